@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes import Column, LogicalType, Position, TableId, TableSchema, arrow_schema
-from headrace.changes.texts import key_text
+from headrace.changes import Column, LogicalType, Operation, Position, TableId, TableSchema
 from headrace.errors import ConnectError, DataLossError, PositionMismatch
 from headrace.settings import Settings, option
 from headrace.sources.base import Limit, Slice, Source
 from headrace.sources.offset import Offset
+from headrace.sources.rows import ChangeRow, change_rows
 
 
 class JournalSettings(Settings):
@@ -69,30 +69,20 @@ class Journal(Source):
 
     def read(self, slice: Slice) -> Iterator[pa.RecordBatch]:
         [schema] = self.tables()
-        after, until = slice.details["after"], slice.details["until"]
         rows = [
-            self._row(schema, commit, n, change)
-            | {"capture_time": dt.datetime.fromisoformat(slice.details["captured"])}
-            for commit in self._between(after, until)
+            ChangeRow(
+                Operation(change["op"]),
+                schema,
+                Position(_text(commit["commit"]), f"{n:08}"),
+                change["before"],
+                change["after"],
+                dt.datetime.fromisoformat(commit["time"]),
+                {"connector": "journal"},
+            )
+            for commit in self._between(slice.details["after"], slice.details["until"])
             for n, change in enumerate(commit["changes"])
         ]
-        yield pa.RecordBatch.from_pylist(rows, arrow_schema())
-
-    def _row(self, schema: TableSchema, commit: dict[str, Any], n: int, change: dict[str, Any]) -> dict[str, Any]:
-        image = change["after"] or change["before"]
-        [key] = schema.key
-        return {
-            "op": change["op"],
-            "table": {"database": "", "schema": "", "name": schema.id.name},
-            "key": [(key, image[key])],
-            "key_text": key_text([image[key]]),
-            "before": None if change["before"] is None else list(change["before"].items()),
-            "after": None if change["after"] is None else list(change["after"].items()),
-            "position": Position(_text(commit["commit"]), f"{n:08}").text,
-            "event_time": dt.datetime.fromisoformat(commit["time"]),
-            "source": [("connector", "journal")],
-            "schema_id": schema.fingerprint,
-        }
+        yield change_rows(rows, dt.datetime.fromisoformat(slice.details["captured"]))
 
     def _between(self, after: str, until: str) -> list[dict[str, Any]]:
         commits = self._commits()

@@ -154,8 +154,8 @@ def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataF
         source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
     else:
         # A source that takes no snapshots gives its whole log from the beginning instead.
-        ours = dict(source.whole_tables)
-        replaced = [option for option in source.options if option.name in ours]
+        replaced = [option for option in source.options if option.name in source.whole_tables]
+        ours = {option.name: source.whole_tables[option.name] for option in replaced}
         options = {n: value for n, value in options.items() if not any(one.has_name(n) for one in replaced)} | ours
         source = type(source)(source.settings.replaced(**ours))
     kept = _Kept(str(folder / "rows"))

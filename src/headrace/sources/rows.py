@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.changes import Operation, Position, TableId, TableSchema, arrow_schema
+from headrace.changes.texts import key_text
 from headrace.wire.arrays import map_array, offsets_of
 
 BATCH_BYTES = 16 * 1024 * 1024
@@ -252,6 +253,59 @@ class Spool:
                 for batch in reader:
                     yield batch.columns
         self._file.close()
+
+
+Image = Mapping[str, str | None]
+"""A row as canonical texts by column. A column that is not in it is absent, which is not NULL."""
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """One change, for sources that read row by row.
+
+    Args:
+        op: what it did.
+        schema: that of its table.
+        position: where it stands.
+        before, after: the row; None where the log has no such image.
+        event_time: when it was committed.
+        source: the source's facts, the connector's name among them.
+    """
+
+    op: Operation
+    schema: TableSchema
+    position: Position
+    before: Image | None
+    after: Image | None
+    event_time: dt.datetime | None
+    source: Mapping[str, str]
+
+
+def change_rows(rows: Sequence[ChangeRow], capture_time: dt.datetime | None) -> pa.RecordBatch:
+    """Changes as Arrow, all captured at one time; each key is that of the newer image.
+
+    Per-row Python: a source of many rows makes columns.
+    """
+    schema, lines = _schema(), []
+    for row in rows:
+        image = row.before if row.after is None else row.after
+        key = None if image is None else [(name, image[name]) for name in row.schema.key]
+        lines.append(
+            {
+                "op": row.op.value,
+                "table": asdict(row.schema.id),
+                "key": key or None,
+                "key_text": key_text([text for _, text in key]) if key else None,
+                "before": None if row.before is None else list(row.before.items()),
+                "after": None if row.after is None else list(row.after.items()),
+                "position": row.position.text,
+                "event_time": row.event_time,
+                "capture_time": capture_time,
+                "source": list(row.source.items()),
+                "schema_id": row.schema.fingerprint,
+            }
+        )
+    return pa.RecordBatch.from_pylist(lines, schema=schema)
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ class Run:
                 del self.mirror[key]
 
     def _rows(self, start: Offset, end: Offset) -> Iterator[tuple[str, Change]]:
-        if ToyState.of_log(end).reads:
+        if ToyState.of(end).reads:
             for number in range(int(start.commit), int(end.commit)):
                 for order, change in enumerate(self.log.changes[number]):
                     yield Position(place(number + 1), f"{order:02x}").text, change

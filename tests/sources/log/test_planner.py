@@ -76,7 +76,7 @@ def test_tables_are_read_in_chunks_and_the_stream_follows_from_where_the_log_was
     assert (second.commit, second.initial, reading(second)) == (place(2), False, {"s.a": (1, True), "s.b": (1, True)})
     stream = run.batch()
     assert stream is not None
-    assert (stream.commit, stream.tables, ToyState.of_log(stream).reads) == (place(3), {}, True)
+    assert (stream.commit, stream.tables, ToyState.of(stream).reads) == (place(3), {}, True)
     assert run.batch() is None
 
 
@@ -87,7 +87,7 @@ def test_who_waits_for_a_place_in_the_log_gets_there_at_once() -> None:
     log.write("other.t")
     moved = run.batch(Limit(follows=True))
     assert moved is not None
-    assert (moved.commit, ToyState.of_log(moved).reads) == (log.head, False)
+    assert (moved.commit, ToyState.of(moved).reads) == (log.head, False)
     assert run.batch(Limit(follows=True)) is None
 
 
@@ -98,7 +98,7 @@ def test_commits_of_other_tables_make_no_batch_until_the_offset_is_far_behind() 
     assert run.batch() is None
     moved = run.batch(now=LATER)
     assert moved is not None
-    assert (moved.commit, ToyState.of_log(moved).reads) == (log.head, False)
+    assert (moved.commit, ToyState.of(moved).reads) == (log.head, False)
     log.write("other.t", size=100 * 1024 * 1024)
     assert run.batch(now=LATER) is not None
 
@@ -214,11 +214,11 @@ def test_a_new_table_is_read_before_its_changes_are_streamed() -> None:
     log.write("s.new")
     waiting = run.batch()
     assert waiting is not None
-    assert (waiting.known, ToyState.of_log(waiting).waiting) == (("s.a", "s.b", "s.new"), ("s.new",))
+    assert (waiting.known, ToyState.of(waiting).waiting) == (("s.a", "s.b", "s.new"), ("s.new",))
     log.point_waits = ""
     begun = run.batch()
     assert begun is not None
-    assert (list(begun.tables), ToyState.of_log(begun).waiting) == (["s.new"], ())
+    assert (list(begun.tables), ToyState.of(begun).waiting) == (["s.new"], ())
 
 
 def test_another_databases_checkpoint_is_refused() -> None:
@@ -254,7 +254,7 @@ class TestWhatIsLost:
         assert gap.gaps == dict.fromkeys(("s.a", "s.b"), (place(1), place(3)))
         rest = run.batch()
         assert rest is not None
-        assert (rest.commit, rest.gaps, ToyState.of_log(rest).reads) == (place(5), {}, True)
+        assert (rest.commit, rest.gaps, ToyState.of(rest).reads) == (place(5), {}, True)
 
     def test_reaches_to_the_logs_end_where_it_can_not_be_read_on(self, new_process: bool) -> None:
         run = self.advanced(new_process, fail_on_data_loss=False)
@@ -303,7 +303,7 @@ def test_a_signal_file_leaves_out_changes_before_the_log_is_read_on(tmp_path: Pa
     assert first is not None
     # The batch that says so has nothing of the log, so none of the changes is in the sinks when the next one leaves
     # them out.
-    assert (first.commit, ToyState.of_log(first).reads) == (at, False)
+    assert (first.commit, ToyState.of(first).reads) == (at, False)
     assert (first.tables["s.a"].commit, first.tables["s.a"].done) == (upto, True)
     assert (first.gaps, first.skipped) == ({"s.a": (at, upto)}, {"s.a": (at, upto)})
     second = run.batch()

@@ -106,7 +106,7 @@ def test_many_tables_wait_in_one_queue_and_a_plan_asks_for_few() -> None:
     while True:
         commit = log.write("s.t00")
         assert run.batch() is not None
-        assert run.offset.commit == commit and ToyState.of_log(run.offset).reads, "the stream goes on"
+        assert run.offset.commit == commit and ToyState.of(run.offset).reads, "the stream goes on"
         assert len(run.reads.chunks()) <= 4
         assert len(set(log.asked)) <= 4
         batches += 1

@@ -44,14 +44,6 @@ class ToySettings(HeartbeatSettings, SignalSettings, SelectSettings, RewriteSett
 class ToyState(WindowState):
     """What the offset keeps of the toy's window."""
 
-    @classmethod
-    def of_log(cls, offset: Offset) -> ToyState:
-        data = offset.log
-        return cls(cuts=tuple(data["cuts"]), reads=data["reads"], waiting=tuple(data["waiting"]))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"cuts": list(self.cuts), "reads": self.reads, "waiting": list(self.waiting)}
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -115,7 +107,7 @@ def tables_of(schemas: Mapping[str, Any]) -> dict[str, Table]:
     return found
 
 
-class ToyPlanner(LogPlanner[ToySettings, Table]):
+class ToyPlanner(LogPlanner[ToySettings, Table, Any]):
     """A planner on a log in memory.
 
     Args:
@@ -123,18 +115,18 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         options: the source's.
     """
 
+    kept_tables = staticmethod(tables_of)
+    kept_state = ToyState
+
     def __init__(self, log: ToyLog, **options: Any) -> None:
         settings = ToySettings(**options)
-        super().__init__(settings, "toy:db", tables_of, AdHocReads(settings, "db", tables_of, ("skip",)))
+        super().__init__(settings, "toy:db", AdHocReads(settings, "db", tables_of, ("skip",)))
         self.log = log
         self.kept: dict[str, str] = {}
         """The moments that are kept, by table."""
 
-    def _disconnect(self) -> None:
-        return None
-
-    def _state(self, offset: Offset) -> ToyState:
-        return ToyState.of_log(offset)
+    def _connect(self) -> Any:
+        raise AssertionError("there is no server")
 
     def _in_same_log(self, start: Offset) -> Offset:
         self._require(start)
@@ -181,7 +173,7 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
         )
         first = [path for path in read if path in fresh]
         reads = replace(reads, blocking=(*reads.blocking, *first))
-        state = self._state(start)
+        state = ToyState.of(start)
         end = replace(start, known=tuple(schemas), schemas=schemas, ad_hoc=reads.to_json())
         return replace(state, waiting=(*state.waiting, *fresh)).in_offset(end)
 
@@ -226,9 +218,6 @@ class ToyPlanner(LogPlanner[ToySettings, Table]):
 
     def _ranges(self) -> AbstractContextManager[KeyRanges[Table]]:
         return nullcontext(_Keys(self.log))
-
-    def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
-        return self._ad_hoc.further(reads, end, budget, self._ranges)
 
 
 @dataclass(frozen=True)

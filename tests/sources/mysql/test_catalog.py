@@ -6,7 +6,7 @@ import pytest
 
 from headrace.changes import TableId
 from headrace.errors import CaptureError
-from headrace.sources.mysql.captured_table import MysqlTable
+from headrace.sources.mysql.captured_table import MysqlTable, tables_of
 from headrace.sources.mysql.catalog import Catalog, estimated_rows, means
 from headrace.sources.mysql.connection import Connection
 from headrace.sources.mysql.options import MysqlSettings
@@ -64,7 +64,7 @@ def test_columns_say_what_the_server_does_to_them(binlog_database: MySqlDatabase
     assert columns["id"].comment == "numbers" and columns["a"].default_expression == "7"
     assert [str(columns[name].logical) for name in ("id", "j", "n")] == ["uint64", "json", "instant(0)"]
     assert columns["e"].enum_values == ("x", "y,z")
-    assert MysqlTable.from_json(table.to_json()) == table
+    assert tables_of.one(table.to_json()) == table
 
 
 def test_a_view_is_not_captured_and_says_why(binlog_database: MySqlDatabase) -> None:

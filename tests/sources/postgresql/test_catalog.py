@@ -12,7 +12,7 @@ import pytest
 from tests.support.postgresql import PostgresDatabase, require_release
 
 from headrace.errors import CaptureError, OptionError
-from headrace.sources.postgresql.captured_table import PostgresTable
+from headrace.sources.postgresql.captured_table import PostgresTable, tables_of
 from headrace.sources.postgresql.catalog import captured_tables, catalog_state, estimated_rows
 from headrace.sources.postgresql.connection import connect
 from headrace.sources.postgresql.options import PostgresSettings
@@ -69,7 +69,7 @@ def test_columns_have_their_types_and_what_they_declare(database: PostgresDataba
     assert table.schema.column("e").enum_values == table.schema.column("es").enum_values == ("sad", "x,y")
     assert (table.schema.comment, table.schema.column("v").comment) == ("all", "a text")
     assert table.columns[-1] == "twice"
-    assert PostgresTable.from_json(json.loads(json.dumps(table.to_json()))) == table
+    assert tables_of.one(json.loads(json.dumps(table.to_json()))) == table
 
 
 @pytest.mark.parametrize(

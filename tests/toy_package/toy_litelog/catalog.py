@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from headrace.changes import Column, LogicalType, TableId, TableSchema
-from headrace.changes.table_pattern import TablePattern
+from headrace.changes import Column, LogicalType, TableId
 from headrace.errors import CaptureError
-from headrace.sources.offset import Recent
+from headrace.sources.rows import Image
 from headrace.sources.tables.keys import UniqueKey
 from headrace.sources.tables.lost import is_named
 from headrace.sources.tables.masks import TableMasks
-from headrace.sources.tables.table_rules import SourceTable, TableRules, known_table
+from headrace.sources.tables.selection import FoundTable, TableSelection
+from headrace.sources.tables.table_rules import KeptTables, SourceTable, TableRules
 from toy_litelog.options import LitelogSettings
 
 SCHEMA = "main"
@@ -36,21 +35,17 @@ _SQL = {
 
 @dataclass(frozen=True)
 class Native:
-    """A declared type.
-
-    Args:
-        name: in capitals.
-    """
+    """A declared type, by its name in capitals."""
 
     name: str
+    length: ClassVar[int | None] = None
 
     @property
     def logical(self) -> LogicalType:
         return LogicalType(_LOGICAL[self.name])
 
-    @property
-    def length(self) -> int | None:
-        return None
+    def to_json(self) -> str:
+        return self.name
 
     def sql(self, column: str) -> str:
         """An expression with the text of a column's value, from which `canonical` goes on."""
@@ -78,38 +73,17 @@ class Native:
 class LiteTable(SourceTable[Native]):
     """A captured table. It has a primary key."""
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, as an offset keeps them."""
-        return {
-            "schema": self.schema.to_json(),
-            "natives": [native.name for native in self.natives],
-            "chunk_key": list(self.chunk_key),
-            "protected": list(self.protected),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LiteTable:
-        """Read `to_json`'s form back."""
-        known_table(data)
-        natives = tuple(map(Native, data["natives"]))
-        return cls(TableSchema.from_json(data["schema"]), natives, tuple(data["chunk_key"]), tuple(data["protected"]))
-
-    def texts(self, image: str | None, masks: TableMasks) -> list[tuple[str, str | None]] | None:
-        """The columns of an image of the log; one that the image lacks is absent."""
+    def image(self, image: str | None, masks: TableMasks) -> Image | None:
+        """An image of the log; a column that it lacks is absent."""
         if image is None:
             return None
         given = json.loads(image)
         pairs = list(zip(self.schema.columns, self.natives, strict=True))
         texts = masks.apply([pa.array([native.canonical(given.get(c.name))], pa.string()) for c, native in pairs])
-        return [(c.name, text[0].as_py()) for (c, _), text in zip(pairs, texts, strict=True) if c.name in given]
+        return {c.name: text[0].as_py() for (c, _), text in zip(pairs, texts, strict=True) if c.name in given}
 
 
-_TABLES: Recent[dict[str, LiteTable]] = Recent()
-
-
-def tables_of(schemas: Mapping[str, Any]) -> dict[str, LiteTable]:
-    """The tables of an offset by path; not to be changed, because it is cached."""
-    return _TABLES.of(schemas, lambda: {path: LiteTable.from_json(data) for path, data in schemas.items()})
+tables_of = KeptTables(LiteTable, Native)
 
 
 def quoted(name: str) -> str:
@@ -149,37 +123,32 @@ def captured(
     Raises:
         CaptureError: one has no primary key; or, with `strict`, one that is named is not captured.
     """
-    rules = TableRules.of(settings)
     names = connection.execute(
-        "SELECT t.name FROM sqlite_master t JOIN sqlite_master g ON g.name = 'headrace_insert_' || t.name "
-        "WHERE t.type = 'table' AND g.type = 'trigger' ORDER BY t.name"
-    ).fetchall()
-    ids = [TableId(database(settings.path), SCHEMA, name) for (name,) in names]
-    found = {}
-    for id in _named(ids, settings.tables):
-        columns = columns_in(connection, id.name)
-        info = connection.execute(f"PRAGMA table_info({quoted(id.name)})").fetchall()
-        key = tuple(name for _, name, _, _, _, place in sorted(info, key=lambda line: line[5]) if place)
-        if not key:
-            raise CaptureError(f"Table '{id.path}' has no primary key.", remedy="Add one, or take it off 'tables'.")
-        table = rules.chosen(id, columns, [UniqueKey(key, primary=True)])
-        found[id.path] = LiteTable(
-            table.schema, table.natives, table.chunk_key, table.protected, columns=tuple(c.name for c, _ in columns)
-        )
-    missing = [path for path in settings.tables if path not in found and "*" not in path]
-    if strict and missing:
-        raise CaptureError(f"Table '{missing[0]}' is not captured.", remedy="Run toy_litelog.install.capture for it.")
-    return found
+        "SELECT name, EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'headrace_insert_' || "
+        "t.name) FROM sqlite_master t WHERE type = 'table' ORDER BY name"
+    )
+    found = [FoundTable(SCHEMA, name, number, bool(triggers)) for number, (name, triggers) in enumerate(names)]
+    selection = TableSelection(database(settings.path), settings.tables, strict=strict)
+    chosen = selection.among(found, _not_captured, "Run toy_litelog.install.capture")
+    return {table.path: _described(connection, table, settings) for table in chosen}
+
+
+def _not_captured(table: FoundTable, _: str) -> CaptureError:
+    return CaptureError(f"Table '{table.path}' is not captured.", remedy="Run toy_litelog.install.capture for it.")
+
+
+def _described(connection: sqlite3.Connection, found: FoundTable, settings: LitelogSettings) -> LiteTable:
+    columns = columns_in(connection, found.name)
+    info = connection.execute(f"PRAGMA table_info({quoted(found.name)})").fetchall()
+    key = tuple(name for _, name, _, _, _, place in sorted(info, key=lambda line: line[5]) if place)
+    if not key:
+        raise CaptureError(f"Table '{found.path}' has no primary key.", remedy="Add one, or take it off 'tables'.")
+    id = TableId(database(settings.path), SCHEMA, found.name)
+    table = TableRules.of(settings).chosen(id, columns, [UniqueKey(key, primary=True)])
+    names = tuple(column.name for column, _ in columns)
+    return LiteTable(table.schema, table.natives, table.chunk_key, table.protected, columns=names)
 
 
 def means(settings: LitelogSettings, path: str) -> bool:
     """Whether the options mean a table, which may be there or not."""
     return is_named(path, settings.tables, (), database(settings.path))
-
-
-def _named(ids: Iterable[TableId], patterns: Sequence[str]) -> list[TableId]:
-    ids = list(ids)
-    if not patterns:
-        return ids
-    meant = {id for text in patterns for id in TablePattern(text, in_source=True).among(ids, lambda one: one)}
-    return [id for id in ids if id in meant]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from headrace.errors import CaptureError, ConnectError, DataLossError
@@ -23,7 +22,7 @@ class Entry(NamedTuple):
     """A change; images are JSON objects of `Native.sql` by column."""
 
     number: int
-    time: str
+    time: dt.datetime
     table: str
     op: str
     before: str | None
@@ -35,21 +34,18 @@ def text(number: int) -> str:
     return f"{number:0{_DIGITS}}"
 
 
-@contextmanager
-def connected(path: str) -> Iterator[sqlite3.Connection]:
+def connect(path: str) -> sqlite3.Connection:
     """A connection that reads.
 
     Raises:
         ConnectError: the file is not there, or is no database.
     """
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
-            connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
-            yield connection
-    except sqlite3.OperationalError as error:
-        raise ConnectError(f"The database '{path}' can't be read: {error}.", remedy="Check 'path'.") from error
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
-        raise CaptureError(f"The database '{path}' refuses a statement: {error}.") from error
+        raise ConnectError(f"The database '{path}' can't be read: {error}.", remedy="Check 'path'.") from error
+    return connection
 
 
 def identity(connection: sqlite3.Connection) -> str:
@@ -93,8 +89,5 @@ def require_kept(connection: sqlite3.Connection, commit: int) -> None:
 def entries(connection: sqlite3.Connection, after: int, upto: int) -> Iterator[Entry]:
     """What the log has in (after, upto], in its order."""
     statement = f"SELECT number, time, name, op, before, after FROM {LOG} WHERE number > ? AND number <= ? ORDER BY 1"
-    yield from map(Entry._make, connection.execute(statement, (after, upto)))
-
-
-def instant(time: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(time)
+    for number, time, *change in connection.execute(statement, (after, upto)):
+        yield Entry(number, dt.datetime.fromisoformat(time), *change)

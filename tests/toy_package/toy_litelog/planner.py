@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,14 @@ from headrace.sources.log.ad_hoc_reads import AdHocReads
 from headrace.sources.log.planner import LogPlanner
 from headrace.sources.log.table_changes import TableChanges
 from headrace.sources.log.window import Window, WindowState
-from headrace.sources.offset import Key, Offset, TableProgress, all_known
+from headrace.sources.offset import Key, Offset
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import read_first, with_bounds
+from headrace.sources.snapshots.chunks import read_first
 from toy_litelog import log
 from toy_litelog.catalog import LiteTable, captured, database, means, quoted, tables_of
 from toy_litelog.options import LitelogSettings
 from toy_litelog.rows import in_range
-
-_PARTS = frozenset(["log", "cuts", "reads", "waiting"])
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,6 @@ class LitelogState(WindowState):
     """
 
     log: str
-
-    @classmethod
-    def of(cls, offset: Offset) -> LitelogState:
-        all_known(offset.log, _PARTS)
-        kept = offset.log
-        return cls(kept["log"], cuts=tuple(kept["cuts"]), reads=kept["reads"], waiting=tuple(kept["waiting"]))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"log": self.log, "cuts": list(self.cuts), "reads": self.reads, "waiting": list(self.waiting)}
 
 
 @dataclass(frozen=True)
@@ -90,29 +79,20 @@ class Keys:
         return [tuple(str(n.canonical(v)) for n, v in zip(natives, line, strict=True)) for line in lines]
 
 
-class Planner(LogPlanner[LitelogSettings, LiteTable]):
+class Planner(LogPlanner[LitelogSettings, LiteTable, sqlite3.Connection]):
     """Plans the batches of one process."""
+
+    kept_tables = tables_of
+    kept_state = LitelogState
 
     def __init__(self, settings: LitelogSettings) -> None:
         reads = AdHocReads(settings, database(settings.path), tables_of, ("skip",))
-        super().__init__(settings, f"litelog:{settings.path}", tables_of, reads)
-        self._held = ExitStack()
-        self._connection: sqlite3.Connection | None = None
+        super().__init__(settings, f"litelog:{settings.path}", reads)
 
-    @property
-    def _sql(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = self._held.enter_context(log.connected(self._settings.path))
-        return self._connection
-
-    def _disconnect(self) -> None:
-        self._connection = None
-        self._held.close()
+    def _connect(self) -> sqlite3.Connection:
+        return log.connect(self._settings.path)
 
     # The log.
-
-    def _state(self, offset: Offset) -> LitelogState:
-        return LitelogState.of(offset)
 
     def _in_same_log(self, start: Offset) -> Offset:
         if LitelogState.of(start).log != log.identity(self._sql):
@@ -136,7 +116,7 @@ class Planner(LogPlanner[LitelogSettings, LiteTable]):
         return Window(
             end=upto,
             rows=bool(found),
-            commit_time=log.instant(found[-1].time) if found else None,
+            commit_time=found[-1].time if found else None,
             signals=tuple(_signal(image) for image in inserted if image),
             size=int(upto) - after,
         )
@@ -167,47 +147,10 @@ class Planner(LogPlanner[LitelogSettings, LiteTable]):
     def _beginning(self) -> Offset:
         # Tables are read later than here, and what changes meanwhile comes again with the log.
         tables = captured(self._sql, self._settings)
-        return Offset(
-            source=self._identity,
-            commit=self._head()[0],
-            known=tuple(tables),
-            schemas={path: table.to_json() for path, table in tables.items()},
-            log=LitelogState(log.identity(self._sql)).to_json(),
-        )
+        return self._begun_at(self._head()[0], tables, LitelogState(log.identity(self._sql)))
 
-    def _preview_beginning(self) -> Offset:
-        return self._beginning()
-
-    def _point(self, tables: Mapping[str, LiteTable], *, waits: bool) -> str:
-        return self._head()[0]
-
-    def _release_point(self) -> None:
-        """Nothing is kept for it: each table has a key, so its rows may be read at any time after it."""
-
-    def _is_served(self, path: str, progress: TableProgress) -> bool:
-        return False
-
-    def _estimates(self, tables: Sequence[LiteTable]) -> Mapping[str, int]:
-        counts = {t.id.path: self._sql.execute(f"SELECT count(*) FROM {quoted(t.id.name)}").fetchone() for t in tables}
-        return {path: count for path, (count,) in counts.items()}
-
-    def _more_chunks(self, path: str, table: LiteTable, progress: TableProgress, budget: int) -> TableProgress:
-        keys, rows = Keys(self._sql), self._settings.snapshot_chunk_rows
-        last = [progress.last] if progress.last else keys.greatest(table, None)
-        if not last:
-            return replace(progress, done=True, empty=True)
-        if not budget:
-            return progress
-        if not rows:
-            return replace(progress, bounds=(None,), done=True)
-        return with_bounds(progress, keys.bounds(table, progress.lower, last[0], rows, budget), last[0], budget)
-
-    @contextmanager
-    def _ranges(self) -> Iterator[Keys]:
-        yield Keys(self._sql)
-
-    def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
-        return self._ad_hoc.further(reads, end, budget, self._ranges)
+    def _ranges(self) -> AbstractContextManager[Keys]:
+        return nullcontext(Keys(self._sql))
 
 
 def _signal(image: str) -> Signal:

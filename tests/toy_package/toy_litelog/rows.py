@@ -8,20 +8,21 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from headrace.changes import Position, TableSchema, arrow_schema
-from headrace.changes.texts import key_text
+from headrace.changes import Operation, Position
 from headrace.sources.images import constant_map
-from headrace.sources.log.window import ChunkSlice, LogSlice
+from headrace.sources.log.window import ChunkSlice, WindowSlice
 from headrace.sources.offset import Key
+from headrace.sources.rows import ChangeRow, change_rows
 from headrace.sources.snapshots.chunks import Chunk, KeyLimit, between
-from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
-from headrace.sources.tables.masks import Masks, TableMasks
+from headrace.sources.tables.masks import Masks
 from toy_litelog import log
 from toy_litelog.catalog import LiteTable, quoted
 from toy_litelog.options import LitelogSettings
@@ -59,26 +60,24 @@ def _chunk_texts(
 
 def _snapshot_rows(table: LiteTable, settings: LitelogSettings, capture_time: dt.datetime | None) -> SnapshotRows:
     masks = Masks.of(settings).of_table(table.schema, table.natives)
-    return SnapshotRows(CONNECTOR, table.schema, masks, _facts, capture_time)
+    return SnapshotRows(
+        CONNECTOR, table.schema, masks, lambda commit, count: constant_map(facts_of(commit), count), capture_time
+    )
 
 
-def _facts(commit: str, count: int) -> pa.Array:
-    return constant_map({"connector": CONNECTOR, "entry": str(int(commit))}, count)
+def facts_of(commit: str) -> dict[str, str]:
+    """What `source` says of a commit."""
+    return {"connector": CONNECTOR, "entry": str(int(commit))}
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(ChunkSlice[LitelogSettings]):
+class SnapshotSlice(ChunkSlice[LitelogSettings, LiteTable, Chunk]):
     """One chunk of a snapshot, as the table is at the earliest at its commit."""
-
-    kind: ClassVar[str] = "snapshot"
-    table: LiteTable
-    chunk: Chunk
-    capture_time: dt.datetime | None
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         rows = _snapshot_rows(self.table, settings, self.capture_time)
         yield rows.schema_of(self.chunk)
-        with log.connected(settings.path) as connection:
+        with closing(log.connect(settings.path)) as connection:
             conditions, values = in_range(self.table, self.chunk.lower, self.chunk.upper)
             yield from rows.of_chunk(
                 self.chunk, _chunk_texts(connection, self.table, conditions, values), numbered=False
@@ -86,75 +85,51 @@ class SnapshotSlice(ChunkSlice[LitelogSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(ChunkSlice[LitelogSettings]):
+class IncrementalSlice(ChunkSlice[LitelogSettings, LiteTable, IncrementalChunk]):
     """One chunk that is read beside the stream; what is newer in it than the batch's end comes again with the log."""
-
-    kind: ClassVar[str] = INCREMENTAL
-    table: LiteTable
-    chunk: IncrementalChunk
-    commit: str
-    capture_time: dt.datetime | None
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         table = self.table.cut_by(self.chunk.key)
         conditions, values = in_range(table, self.chunk.lower, self.chunk.upper)
         conditions += [self.chunk.filter] if self.chunk.filter else []
-        with log.connected(settings.path) as connection:
+        with closing(log.connect(settings.path)) as connection:
             texts = _chunk_texts(connection, table, conditions, values)
             yield from _snapshot_rows(table, settings, self.capture_time).of_increment(self.chunk, self.commit, texts)
 
 
 @dataclass(frozen=True)
-class StreamSlice(LogSlice[LitelogSettings]):
-    """A window of the log.
+class Window:
+    """A part of the log that one task reads.
 
     Args:
         after, upto: it has the entries in (after, upto].
-        streamed: its tables by path.
+        tables: those whose changes are wanted, by path.
         left_out: the tables whose rows were read at a later commit, and that commit.
-        capture_time: when it was planned.
     """
 
-    kind: ClassVar[str] = "stream"
     after: str
     upto: str
-    streamed: Mapping[str, LiteTable]
+    tables: Mapping[str, LiteTable]
     left_out: Mapping[str, str]
-    capture_time: dt.datetime | None
 
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [table.schema for table in self.streamed.values()]
+    def without(self, table: str) -> Window:
+        return replace(self, tables={path: one for path, one in self.tables.items() if path != table})
 
-    def without(self, table: str) -> StreamSlice:
-        left = {path: one for path, one in self.streamed.items() if path != table}
-        return StreamSlice(self.after, self.upto, left, self.left_out, self.capture_time)
+
+@dataclass(frozen=True)
+class StreamSlice(WindowSlice[LitelogSettings, Window]):
+    """Reads a part of the log."""
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
-        tables = {table.id.name: (path, table) for path, table in self.streamed.items()}
+        window, rows = self.window, []
+        tables = {table.id.name: (path, table) for path, table in window.tables.items()}
         masks = {name: Masks.of(settings).of_table(table.schema, table.natives) for name, (_, table) in tables.items()}
-        rows = []
-        with log.connected(settings.path) as connection:
-            for entry in log.entries(connection, int(self.after), int(self.upto)):
+        with closing(log.connect(settings.path)) as connection:
+            for entry in log.entries(connection, int(window.after), int(window.upto)):
                 path, table = tables.get(entry.table, ("", None))
-                if table is not None and log.text(entry.number) > self.left_out.get(path, ""):
-                    rows.append(self._row(table, masks[entry.table], entry))
-        yield pa.RecordBatch.from_pylist(rows, arrow_schema())
-
-    def _row(self, table: LiteTable, masks: TableMasks, entry: log.Entry) -> dict[str, Any]:
-        before, after = (table.texts(image, masks) for image in (entry.before, entry.after))
-        image = dict(after or before or ())
-        key = [(name, image[name]) for name in table.schema.key]
-        return {
-            "op": entry.op,
-            "table": {"database": table.id.database, "schema": table.id.schema, "name": table.id.name},
-            "key": key,
-            "key_text": key_text([text for _, text in key]),
-            "before": before,
-            "after": after,
-            "position": Position(log.text(entry.number)).text,
-            "event_time": log.instant(entry.time),
-            "capture_time": self.capture_time,
-            "source": [("connector", CONNECTOR), ("entry", str(entry.number))],
-            "schema_id": table.schema.fingerprint,
-        }
+                if table is not None and log.text(entry.number) > window.left_out.get(path, ""):
+                    before, after = (table.image(image, masks[entry.table]) for image in (entry.before, entry.after))
+                    commit, op = log.text(entry.number), Operation(entry.op)
+                    position, facts = Position(commit), facts_of(commit)
+                    rows.append(ChangeRow(op, table.schema, position, before, after, entry.time, facts))
+        yield change_rows(rows, self.capture_time)

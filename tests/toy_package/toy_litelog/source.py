@@ -6,9 +6,7 @@ import datetime as dt
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, ClassVar
 
-from headrace.changes import TableId
 from headrace.errors import OptionError
 from headrace.sources.base import Source
 from headrace.sources.health import CaptureState, Health
@@ -23,25 +21,14 @@ from toy_litelog import log
 from toy_litelog.catalog import SCHEMA, LiteTable, captured, database, means, quoted, tables_of
 from toy_litelog.options import LitelogSettings
 from toy_litelog.planner import LitelogState, Planner
-from toy_litelog.rows import CONNECTOR, IncrementalSlice, SnapshotSlice, StreamSlice
+from toy_litelog.rows import CONNECTOR, IncrementalSlice, SnapshotSlice, StreamSlice, Window, facts_of
 
 
 class LitelogMarkers(LogMarkers):
-    """What announcements say.
-
-    Args:
-        database: its name.
-    """
-
-    def __init__(self, database: str) -> None:
-        super().__init__(CONNECTOR)
-        self._database = database
+    """What announcements say."""
 
     def facts(self, commit: str) -> Mapping[str, str]:
-        return {"connector": CONNECTOR, "entry": str(int(commit))}
-
-    def table_id(self, path: str) -> TableId:
-        return TableId(self._database, SCHEMA, path.partition(".")[2])
+        return facts_of(commit)
 
     def lost(self, after: str, upto: str) -> tuple[Mapping[str, str], str, str]:
         first, last = str(int(after) + 1), str(int(upto))
@@ -53,42 +40,32 @@ class LitelogSource(LogSource[LiteTable, Planner]):
 
     name = "litelog"
     settings: LitelogSettings
+    kept_tables = tables_of
+    kept_state = LitelogState
     example_schema = SCHEMA
-    whole_tables: ClassVar[Mapping[str, Any]] = {
-        "snapshot_mode": "initial_only",
-        "snapshot_chunk_rows": 0,
-        "signal_path": None,
-    }
 
     def databases(self) -> Mapping[str, Source]:
         return {database(self.settings.path): self}
 
     def head(self) -> str:
-        with log.connected(self.settings.path) as connection:
+        with closing(log.connect(self.settings.path)) as connection:
             return log.text(log.head(connection))
 
     def _new_planner(self) -> Planner:
         return Planner(self.settings)
 
     def _captured(self, *, strict: bool, known: Collection[str] = ()) -> Mapping[str, LiteTable]:
-        with log.connected(self.settings.path) as connection:
+        with closing(log.connect(self.settings.path)) as connection:
             return captured(connection, self.settings, strict=strict and not known)
-
-    @staticmethod
-    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, LiteTable]:
-        return tables_of(schemas)
 
     def _means(self, path: str) -> bool:
         return means(self.settings, path)
 
-    def _state(self, offset: Offset) -> LitelogState:
-        return LitelogState.of(offset)
-
     def _markers(self, end: Offset) -> LitelogMarkers:
-        return LitelogMarkers(database(self.settings.path))
+        return LitelogMarkers(CONNECTOR, database(self.settings.path))
 
     def _chunks(self, table: LiteTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[SnapshotSlice]:
-        yield from (SnapshotSlice(table, chunk, end.capture_time) for chunk in chunks)
+        yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time) for chunk in chunks)
 
     def _increment(self, table: LiteTable, chunk: IncrementalChunk, end: Offset) -> IncrementalSlice:
         return IncrementalSlice(table, chunk, end.commit, end.capture_time)
@@ -97,11 +74,11 @@ class LitelogSource(LogSource[LiteTable, Planner]):
         self, start: Offset, end: Offset, tables: Mapping[str, LiteTable], after: Mapping[str, str]
     ) -> Iterator[StreamSlice]:
         # One task reads all; a source of large batches cuts them, in the order of their commits.
-        yield StreamSlice(start.commit, end.commit, tables, after, end.capture_time)
+        yield StreamSlice(Window(start.commit, end.commit, tables, after), end.capture_time)
 
     def _health(self, offset: Offset | None) -> Health:
         """Triggers capture within the transaction, so nothing is late; what is left of the log may be too little."""
-        with log.connected(self.settings.path) as connection:
+        with closing(log.connect(self.settings.path)) as connection:
             head, kept = log.head(connection), log.first_kept(connection)
         reached = None if offset is None or offset.is_nothing else int(offset.commit)
         is_lost = reached is not None and kept > reached + 1

@@ -9,7 +9,7 @@ from headrace.sources.change_tables.captured_table import CapturedTable, named_t
 from headrace.sources.change_tables.connection import Connection, MissingObject, StatementError
 from headrace.sources.change_tables.options import ChangeTableSettings
 from headrace.sources.offset import Key, TableProgress
-from headrace.sources.snapshots.chunks import with_bounds
+from headrace.sources.snapshots.chunks import with_further_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 
 IN_ONE_SESSION = ("exclusive", "snapshot")
@@ -69,17 +69,15 @@ def _more(
     key = table.chunk_key
     if select is not None or not key or not rows:
         return replace(progress, bounds=(None,), done=True)
-    greatest = (
-        [progress.last] if progress.last else keys(connection, table, *connection.statements.greatest_key(table, key))
-    )
-    if not greatest:
-        # Emptied since it was looked at.
-        return replace(progress, done=True, empty=True)
-    last = greatest[0]
-    more_keys = keys(
-        connection, table, *connection.statements.chunk_bounds(table, key, progress.lower, last, rows, budget)
-    )
-    return with_bounds(progress, more_keys, last, budget)
+    asked = connection.statements
+
+    def greatest() -> Key | None:
+        return next(iter(keys(connection, table, *asked.greatest_key(table, key))), None)
+
+    def bounds(last: Key) -> Sequence[Key]:
+        return keys(connection, table, *asked.chunk_bounds(table, key, progress.lower, last, rows, budget))
+
+    return with_further_chunks(progress, budget, greatest, bounds)
 
 
 def keys(connection: Connection, table: CapturedTable, sql: str, parameters: Sequence[object]) -> list[Key]:

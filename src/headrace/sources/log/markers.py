@@ -23,18 +23,21 @@ class LogMarkers(ABC):
 
     Args:
         connector: the connector's name in events.
+        database: that of the tables; empty where their paths say it.
     """
 
-    def __init__(self, connector: str) -> None:
+    def __init__(self, connector: str, database: str = "") -> None:
         self.connector = connector
+        self._database = database
 
     @abstractmethod
     def facts(self, commit: str) -> Mapping[str, str]:
         """What `source` says of a commit, the connector first."""
 
-    @abstractmethod
     def table_id(self, path: str) -> TableId:
         """The table of a path."""
+        schema, _, name = path.partition(".")
+        return TableId(self._database, schema, name)
 
     @abstractmethod
     def lost(self, after: str, upto: str) -> tuple[Mapping[str, str], str, str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from headrace.errors import DataLossError, OptionError, PositionMismatch
 from headrace.sources.base import Limit
@@ -22,8 +22,8 @@ from headrace.sources.log.window import Window, WindowState, checked_skip
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
-from headrace.sources.tables.table_rules import SourceTable
+from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished, with_further_chunks
+from headrace.sources.tables.table_rules import KeptTables, SourceTable
 
 _LOG = logging.getLogger("headrace.sources")
 _IDLE_BYTES = 64 * 1024 * 1024
@@ -71,30 +71,43 @@ AnySettings = TypeVar("AnySettings", bound=PlannedSettings)
 Table = TypeVar("Table", bound=SourceTable[Any])
 
 
-class LogPlanner(ABC, Generic[AnySettings, Table]):
+class Closable(Protocol):
+    """A connection to a server."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+Session = TypeVar("Session", bound=Closable)
+
+
+class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
     """Plans the batches of one process. It keeps connections between them, which an error closes.
 
     Args:
         settings: the source's options.
         identity: `Offset.source`.
-        tables_of: the tables of an offset by path.
         ad_hoc: what signals ask for.
     """
+
+    kept_tables: ClassVar[KeptTables[Any]]
+    """Reads the tables of an offset."""
+    kept_state: ClassVar[type[WindowState]]
+    """What an offset keeps of the log."""
 
     def __init__(
         self,
         settings: AnySettings,
         identity: str,
-        tables_of: Callable[[Mapping[str, Any]], Mapping[str, Table]],
         ad_hoc: AdHocReads[Table],
     ) -> None:
         self._settings = settings
         self._identity = identity
-        self._tables_of = tables_of
         self._ad_hoc = ad_hoc
         self._restarted = True
         self._guarded = False
         self._again = settings.snapshot_mode == "always"
+        self._session: Session | None = None
 
     def close(self) -> None:
         """Close all connections; the next batch opens others."""
@@ -130,12 +143,21 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     # What the log is.
 
     @abstractmethod
+    def _connect(self) -> Session:
+        """A connection to the server."""
+
+    @property
+    def _sql(self) -> Session:
+        """The connection that is kept."""
+        if self._session is None:
+            self._session = self._connect()
+        return self._session
+
     def _disconnect(self) -> None:
         """Close all connections but those of the moment at which tables are read."""
-
-    @abstractmethod
-    def _state(self, offset: Offset) -> WindowState:
-        """What an offset keeps of the log."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
 
     @abstractmethod
     def _in_same_log(self, start: Offset) -> Offset:
@@ -203,9 +225,14 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         A moment is kept at which they are read (`_point`), unless the mode reads none.
         """
 
-    @abstractmethod
     def _preview_beginning(self) -> Offset:
         """As `_beginning`, but nothing is made, locked or kept."""
+        return self._beginning()
+
+    def _begun_at(self, commit: str, tables: Mapping[str, Table], state: WindowState) -> Offset:
+        """The first offset of a pipeline that begins at a commit, with the tables there by path."""
+        schemas = {path: table.to_json() for path, table in tables.items()}
+        return state.in_offset(Offset(source=self._identity, commit=commit, known=tuple(tables), schemas=schemas))
 
     @abstractmethod
     def _later(self, start: Offset) -> str | None:
@@ -218,9 +245,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         """What the server keeps for this pipeline is of no use any more; `_beginning` makes it again."""
         return None
 
-    @abstractmethod
     def _point(self, tables: Mapping[str, Table], *, waits: bool) -> str:
         """Keep a moment after all that is committed now, and give its commit.
+
+        Where none can be kept, rows are read later than it, and their changes since come again with the log.
 
         Args:
             tables: those that are read at it, by path.
@@ -229,26 +257,38 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         Raises:
             PointWaits: it can't be had soon, and the caller tries again later.
         """
+        return self._head()[0]
 
-    @abstractmethod
     def _is_served(self, path: str, progress: TableProgress) -> bool:
         """Whether a table that has no key can still be read as it was at its snapshot's moment."""
+        return False
 
     def _altered(self, start: Offset) -> Collection[str]:
         """The tables with a key whose read is under way and that can't be read on as the offset knows them."""
         return ()
 
-    @abstractmethod
     def _release_point(self) -> None:
         """Let the moment go at which tables are read."""
+        return None
 
-    @abstractmethod
     def _estimates(self, tables: Sequence[Table]) -> Mapping[str, int]:
         """About how many rows tables have, by path, for displays; those are left out of which the server can't say."""
+        return {}
 
-    @abstractmethod
     def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
         """A table's snapshot with up to `budget` further chunks."""
+        rows = self._settings.snapshot_chunk_rows
+        if budget == 0:
+            return progress
+        if not rows or not table.chunk_key:
+            return replace(progress, bounds=(None,), done=True)
+        with self._ranges() as keys:
+            return with_further_chunks(
+                progress,
+                budget,
+                lambda: next(iter(keys.greatest(table, None)), None),
+                lambda last: keys.bounds(table, progress.lower, last, rows, budget, None),
+            )
 
     def _written(self) -> str:
         """The commit up to which the log has all that can be seen now, even where it can't be read that far yet."""
@@ -258,9 +298,9 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
     def _ranges(self) -> AbstractContextManager[KeyRanges[Table]]:
         """Asks for keys of tables as they are."""
 
-    @abstractmethod
     def _more_reads(self, reads: AdHoc, end: Offset, budget: int) -> AdHoc:
         """Ad-hoc snapshots with up to `budget` further chunks, for a batch that ends at `end`."""
+        return self._ad_hoc.further(reads, end, budget, self._ranges)
 
     # The next batch.
 
@@ -292,7 +332,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                     end = self._skip_what_is_lost(start, error)
             if end is start and not moved:
                 # What the batch before delivered is not delivered again.
-                end = known if start is known else self._state(start).settled().in_offset(start)
+                end = known if start is known else self.kept_state.of(start).settled().in_offset(start)
             if end == known and not self._heartbeat_is_due(known, now):
                 return known
             start = known
@@ -340,23 +380,23 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
 
     def _read_first(self, end: Offset) -> list[str]:
         """The tables of an offset whose rows are read before their changes."""
-        tables = self._tables_of(end.schemas)
+        tables = self.kept_tables(end.schemas)
         return read_first(self._settings, (tables[path].id for path in end.known if path in tables))
 
     def _with_first_chunks(self, end: Offset, limit: Limit) -> Offset:
         begun = self._begun(end, self._read_first(end), 0)
-        return replace(end, tables=self._chunks(begun, self._tables_of(end.schemas), limit))
+        return replace(end, tables=self._chunks(begun, self.kept_tables(end.schemas), limit))
 
     def _begun(self, end: Offset, paths: Collection[str], read: int) -> dict[str, TableProgress]:
         """Snapshots of tables that begin at the commit of an offset."""
-        tables = self._tables_of(end.schemas)
+        tables = self.kept_tables(end.schemas)
         rows = self._estimates([tables[path] for path in paths if path in tables]) if paths else {}
         return {path: TableProgress(commit=end.commit, rows=rows.get(path, -1), read=read) for path in paths}
 
     def _snapshot(self, start: Offset, limit: Limit) -> Offset:
         advanced = {path: p if p.done and not p.bounds else p.advanced() for path, p in start.tables.items()}
-        advanced = self._chunks(advanced, self._tables_of(start.schemas), limit)
-        return self._state(start).settled().in_offset(replace(start, tables=advanced, gaps={}))
+        advanced = self._chunks(advanced, self.kept_tables(start.schemas), limit)
+        return self.kept_state.of(start).settled().in_offset(replace(start, tables=advanced, gaps={}))
 
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, Table], limit: Limit
@@ -375,7 +415,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         """Tables whose read was under way are read again at a new moment where what they held at the old one is not
         known any more: those without a key, and those that were altered.
         """
-        tables = self._tables_of(start.schemas)
+        tables = self.kept_tables(start.schemas)
         lost = [
             path
             for path, progress in start.tables.items()
@@ -407,7 +447,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         before = AdHoc.from_json(start.ad_hoc)
         settled = before.advanced().after_added(start.commit)
         reads = AdHoc.from_json(end.ad_hoc).advanced().after_added(start.commit)
-        reads = reads.cut_again(self._tables_of(end.schemas))
+        reads = reads.cut_again(self.kept_tables(end.schemas))
         if not self._restarted:
             reads = reads.paced(before, start.capture_time, now, self._settings.snapshot_chunk_rows)
         end = replace(end, commit=window.end, gaps={}, tables=_catching_up(end, window.end))
@@ -421,7 +461,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         self._took(window)
         full = window.end == head or not window.rows
         end = replace(end, commit_time=clock if full else window.commit_time, ad_hoc=reads.to_json())
-        return replace(self._state(end), reads=window.rows, cuts=window.cuts).in_offset(end)
+        return replace(self.kept_state.of(end), reads=window.rows, cuts=window.cuts).in_offset(end)
 
     def _follows(self, start: Offset, window: Window, limit: Limit, now: dt.datetime) -> bool:
         """Whether a batch without rows is worth it, so that the offset can follow the log."""
@@ -444,7 +484,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             reads = replace(reads, blocking=tuple(dict.fromkeys((*first, *reads.blocking))))
         blocking, left = reads.begin_blocking(end.schemas)
         if blocking and not end.tables:
-            tables = self._tables_of(end.schemas)
+            tables = self.kept_tables(end.schemas)
             try:
                 commit = self._point({path: tables[path] for path in blocking}, waits=True)
             except PointWaits as waits:
@@ -453,7 +493,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
                 begun = self._begun(replace(end, commit=commit), blocking, start.reads + 1)
                 self._again = self._again and not again
                 reads = replace(reads, blocking=left)
-                state = self._state(end).with_begun(begun)
+                state = self.kept_state.of(end).with_begun(begun)
                 end = state.in_offset(replace(end, tables=begun, initial=again))
         return self._more_reads(reads, end, limit.chunks or self._settings.snapshot_chunks_per_batch), end
 
@@ -464,7 +504,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         if not self._ad_hoc.skips_by_file(before):
             return None
         reads, end = self._skipping(self._ad_hoc.requested(before, start, ()), replace(start, gaps={}))
-        return self._state(start).settled().in_offset(replace(end, ad_hoc=reads.to_json()))
+        return self.kept_state.of(start).settled().in_offset(replace(end, ad_hoc=reads.to_json()))
 
     def _skipping(self, reads: AdHoc, end: Offset) -> tuple[AdHoc, Offset]:
         """The end of a batch after which changes of tables are left out as signals ask; only those that come later
@@ -495,7 +535,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             DataLossError: the options do not say to go on.
         """
         again = self._settings.snapshot_mode == "when_needed"
-        tables = self._tables_of(start.schemas)
+        tables = self.kept_tables(start.schemas)
         mended = reads_all(self._settings, (table.id for table in tables.values()))
         if not mended and self._settings.fail_on_data_loss:
             raise error
@@ -506,7 +546,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
             gaps = dict.fromkeys(start.known, (start.commit, later))
             ad_hoc = _with_unread(start, start.known).to_json()
             end = replace(start, commit=later, tables={}, initial=False, gaps=gaps, ad_hoc=ad_hoc)
-            return self._state(start).settled().in_offset(end)
+            return self.kept_state.of(start).settled().in_offset(end)
         self._forget_log()
         end = self._beginning()
         begun = self._begun(end, self._read_first(end), start.reads + 1) if again else {}
@@ -529,7 +569,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table]):
         Another process can't know whether that batch was done, so it reads the table again. A run that should end goes
         one batch further, which says so.
         """
-        tables = self._tables_of(start.schemas)
+        tables = self.kept_tables(start.schemas)
         ended = [path for path, progress in start.tables.items() if progress.bounds and not tables[path].chunk_key]
         return replace(start, tables=_catching_up(start, start.commit)) if ended else start
 

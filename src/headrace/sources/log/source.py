@@ -33,10 +33,10 @@ from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_versions import MovePlan, TableMove
 from headrace.sources.tables.lost import forgiven, uncaptured_tables
-from headrace.sources.tables.table_rules import SourceTable
+from headrace.sources.tables.table_rules import KeptTables, SourceTable
 
 Table = TypeVar("Table", bound=SourceTable[Any])
-Planner = TypeVar("Planner", bound=LogPlanner[Any, Any])
+Planner = TypeVar("Planner", bound=LogPlanner[Any, Any, Any])
 
 
 class LogSource(Source, Generic[Table, Planner]):
@@ -49,6 +49,10 @@ class LogSource(Source, Generic[Table, Planner]):
     knows_schemas = True
     whole_tables = WHOLE_TABLES
     moves = frozenset(("skip",))
+    kept_tables: ClassVar[KeptTables[Any]]
+    """Reads the tables of an offset."""
+    kept_state: ClassVar[type[WindowState]]
+    """What an offset keeps of the log."""
     passing: ClassVar[tuple[type[HeadraceError], ...]] = ()
     """Errors after which an attempt is worth repeating, beside a lost connection."""
 
@@ -75,18 +79,9 @@ class LogSource(Source, Generic[Table, Planner]):
             known: tables that may be missing all the same.
         """
 
-    @staticmethod
-    @abstractmethod
-    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, Table]:
-        """The tables of an offset by path."""
-
     @abstractmethod
     def _means(self, path: str) -> bool:
         """Whether the options mean a table, which may be there or not."""
-
-    @abstractmethod
-    def _state(self, offset: Offset) -> WindowState:
-        """What an offset keeps of the log."""
 
     @abstractmethod
     def _markers(self, end: Offset) -> LogMarkers:
@@ -149,7 +144,7 @@ class LogSource(Source, Generic[Table, Planner]):
 
     def schemas(self, offset: Offset) -> Sequence[TableSchema]:
         """Those that the offset keeps."""
-        return [table.schema for table in self._tables_of(offset.schemas).values()]
+        return [table.schema for table in self.kept_tables(offset.schemas).values()]
 
     def preview(self, start: Offset, now: dt.datetime, limit: Limit = ONE_CHUNK, *, restarted: bool = True) -> Offset:
         """What the next batch would begin with; nothing is made on the server, and no log is read for it."""
@@ -168,7 +163,7 @@ class LogSource(Source, Generic[Table, Planner]):
         """Snapshot chunks, windows of the log, chunks that are read beside it, and announcements."""
         if start == end:
             return []
-        announced, tables = self._markers(end), self._tables_of(end.schemas)
+        announced, tables = self._markers(end), self.kept_tables(end.schemas)
         slices = [*self._snapshot(start, end, announced), *self._stream(start, end)]
         if end.ad_hoc != start.ad_hoc:
             chunks = AdHoc.from_json(end.ad_hoc).chunks(end.reads)
@@ -183,7 +178,7 @@ class LogSource(Source, Generic[Table, Planner]):
         return [slice.planned() for slice in slices]
 
     def _snapshot(self, start: Offset, end: Offset, announced: LogMarkers) -> Iterator[LogSlice[Any]]:
-        tables = self._tables_of(end.schemas)
+        tables = self.kept_tables(end.schemas)
         for path, chunks in groupby(plan_chunks(start, end), key=lambda chunk: chunk.table):
             yield from self._chunks(tables[path], list(chunks), end)
         for path, position in found_empty(start, end):
@@ -197,10 +192,10 @@ class LogSource(Source, Generic[Table, Planner]):
             yield MarkerSlice(tuple(gaps), end.capture_time)
 
     def _stream(self, start: Offset, end: Offset) -> Iterator[LogSlice[Any]]:
-        state = self._state(end)
+        state = self.kept_state.of(end)
         if start.is_nothing or not state.reads:
             return
-        tables = {**self._tables_of(start.schemas), **self._tables_of(end.schemas)}
+        tables = {**self.kept_tables(start.schemas), **self.kept_tables(end.schemas)}
         read = {path: table for path, table in tables.items() if path not in state.waiting}
         after = {path: progress.commit for path, progress in start.tables.items() if path in read}
         yield from self._windows(start, end, read, after)
@@ -209,7 +204,7 @@ class LogSource(Source, Generic[Table, Planner]):
         """The tables that a batch of the stream takes in or loses."""
         if start.is_nothing:
             return
-        before, after = self._tables_of(start.schemas), self._tables_of(end.schemas)
+        before, after = self.kept_tables(start.schemas), self.kept_tables(end.schemas)
         yield from (announced.dropped(before[path].id, end.commit) for path in end.uncaptured if path in start.known)
         yield from (announced.created(after[path].schema, end.commit) for path in end.known if path not in start.known)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -17,11 +17,11 @@ from headrace.changes import TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.errors import OptionError
 from headrace.sources.base import Slice
-from headrace.sources.offset import Offset
+from headrace.sources.offset import Offset, all_known
 from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import IncrementalChunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 from headrace.sources.table_versions import MovePlan, TableMove
 from headrace.sources.tables.table_rules import SourceTable
 
@@ -52,7 +52,7 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowState(ABC):
+class WindowState:
     """What `Offset.log` keeps of the window of the batch that ends there; a source adds what it reads the log by.
 
     Args:
@@ -65,9 +65,21 @@ class WindowState(ABC):
     reads: bool = False
     waiting: tuple[str, ...] = ()
 
-    @abstractmethod
+    @classmethod
+    def of(cls, offset: Offset) -> Self:
+        """The state at an offset. A class whose own fields are no JSON values says how they are read and written.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        kept = offset.log
+        all_known(kept, [field.name for field in fields(cls)])
+        return cls(**{**kept, "cuts": tuple(kept["cuts"]), "waiting": tuple(kept["waiting"])})
+
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "cuts": list(self.cuts), "waiting": list(self.waiting)}
 
     def with_begun(self, tables: Collection[str]) -> Self:
         """The state of a batch that begins to read tables as they are now, by their paths."""
@@ -135,9 +147,13 @@ Settings = TypeVar("Settings", contravariant=True)
 class LogSlice(ABC, Generic[Settings]):
     """What one task reads."""
 
-    kind: ClassVar[str]
     same_rows: ClassVar[bool] = True
     """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """As `Slice.kind`."""
 
     @property
     def tables(self) -> tuple[str, ...] | None:
@@ -166,20 +182,32 @@ class LogSlice(ABC, Generic[Settings]):
         return Slice(self.kind, {"slice": self}, tables=self.tables)
 
 
-class ChunkSlice(LogSlice[Settings]):
+Table = TypeVar("Table", bound=SourceTable[Any])
+Rows = TypeVar("Rows", Chunk, IncrementalChunk)
+
+
+@dataclass(frozen=True)
+class ChunkSlice(LogSlice[Settings], Generic[Settings, Table, Rows]):
     """Reads a chunk of a table itself, be it of a snapshot or beside the stream. The table lives on, so another reading
     may find other rows.
 
-    Attributes:
+    Args:
         table: the table as the offset knows it.
         chunk: which rows of it.
-        capture_time: when the batch was planned.
+        commit: where the batch ends.
+        capture_time: when it was planned.
     """
 
     same_rows: ClassVar[bool] = False
-    table: SourceTable[Any]
-    chunk: Chunk | IncrementalChunk
+    table: Table
+    chunk: Rows
+    commit: str
     capture_time: dt.datetime | None
+
+    @property
+    def kind(self) -> str:
+        """`snapshot`, or `incremental` for a chunk that is read beside the stream."""
+        return "snapshot" if isinstance(self.chunk, Chunk) else INCREMENTAL
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -190,6 +218,47 @@ class ChunkSlice(LogSlice[Settings]):
     def schemas(self) -> Sequence[TableSchema]:
         """That of the table."""
         return [self.table.schema]
+
+
+class ReadWindow(Protocol):
+    """A part of the log that one task reads; pickled."""
+
+    @property
+    def tables(self) -> Mapping[str, SourceTable[Any]]:
+        """Those whose rows are taken, by path."""
+
+    def without(self, table: str) -> Self:
+        """The same part without the changes of one table."""
+
+
+Part = TypeVar("Part", bound=ReadWindow)
+
+
+@dataclass(frozen=True)
+class WindowSlice(LogSlice[Settings], Generic[Settings, Part]):
+    """Reads a part of the log.
+
+    Args:
+        window: which, and of which tables.
+        capture_time: when the batch was planned.
+    """
+
+    window: Part
+    capture_time: dt.datetime | None
+
+    @property
+    def kind(self) -> str:
+        """`stream`."""
+        return "stream"
+
+    @property
+    def schemas(self) -> Sequence[TableSchema]:
+        """Those of its tables."""
+        return [table.schema for table in self.window.tables.values()]
+
+    def without(self, table: str) -> Self:
+        """The slice without the changes of one table."""
+        return replace(self, window=self.window.without(table))
 
 
 def slice_of(planned: Slice) -> LogSlice[Any]:
@@ -207,9 +276,13 @@ class MarkerSlice(LogSlice[object]):
         capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "markers"
     markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
+
+    @property
+    def kind(self) -> str:
+        """`markers`."""
+        return "markers"
 
     @property
     def tables(self) -> tuple[str, ...]:

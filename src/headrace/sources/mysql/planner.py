@@ -93,7 +93,7 @@ class _Quiet:
     gtids: str
 
 
-class Planner(LogPlanner[MysqlSettings, MysqlTable]):
+class Planner(LogPlanner[MysqlSettings, MysqlTable, Connection]):
     """Plans the batches of one process. It keeps a connection between them, which an error closes.
 
     Args:
@@ -101,10 +101,12 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         identity: `Offset.source`.
     """
 
+    kept_tables = tables_of
+    kept_state = StreamState
+
     def __init__(self, settings: MysqlSettings, identity: str) -> None:
-        super().__init__(settings, identity, tables_of, AdHocReads(settings, "", tables_of, ("skip",)))
+        super().__init__(settings, identity, AdHocReads(settings, "", tables_of, ("skip",)))
         self._tables = TableSet(settings)
-        self._connection: Connection | None = None
         self._quiet: _Quiet | None = None
         self._scan_again = False
         self._readable: dict[bytes, MysqlTable] = {}
@@ -128,11 +130,8 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
             raise
         return True
 
-    @property
-    def _sql(self) -> Connection:
-        if self._connection is None:
-            self._connection = connect(self._settings)
-        return self._connection
+    def _connect(self) -> Connection:
+        return connect(self._settings)
 
     @property
     def _snapshots(self) -> Snapshots:
@@ -140,12 +139,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     def _disconnect(self) -> None:
         self._quiet = None
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-    def _state(self, offset: Offset) -> StreamState:
-        return StreamState.of(offset)
+        super()._disconnect()
 
     def _resume(self, start: Offset) -> Offset:
         self._epoch = StreamState.of(start).log.epoch
@@ -210,15 +204,9 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
 
     def _point(self, tables: Mapping[str, MysqlTable], *, waits: bool) -> str:
         self._changed.clear()
-        return commit_before(self._snapshots.head(self._sql))
-
-    def _release_point(self) -> None:
-        return None
+        return super()._point(tables, waits=waits)
 
     def _beginning(self) -> Offset:
-        return self._preview_beginning()
-
-    def _preview_beginning(self) -> Offset:
         begun = self._snapshots.head(self._sql)
         self._snapshots.wait_executed(self._sql)
         now = ServerState.of(self._sql)
@@ -228,13 +216,7 @@ class Planner(LogPlanner[MysqlSettings, MysqlTable]):
         log, head = self._with_transactions(log, begun, self._snapshots.head(self._sql))
         log = replace(log, mark=mark_of(self._settings, file_name(now.base, head.file)))
         tables = self._tables.captured(self._sql, strict=True)
-        begin = Offset(
-            source=self._identity,
-            commit=commit_before(head),
-            known=tuple(tables),
-            schemas={path: table.to_json() for path, table in tables.items()},
-        )
-        return self._tables.with_cascades(self._sql, StreamState(log).in_offset(begin))
+        return self._tables.with_cascades(self._sql, self._begun_at(commit_before(head), tables, StreamState(log)))
 
     def _with_transactions(
         self, log: LogState, begin: BinlogPosition, end: BinlogPosition

@@ -7,18 +7,16 @@ task.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.log.window import ChunkSlice, LogSlice
+from headrace.sources.log.window import ChunkSlice, LogSlice, WindowSlice
 from headrace.sources.mysql.binlog_position import BinlogPosition
 from headrace.sources.mysql.captured_table import MysqlTable
 from headrace.sources.mysql.connection import connect
@@ -33,7 +31,7 @@ from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 
 
 def read_window(window: Window, settings: MysqlSettings, capture_time: dt.datetime | None) -> Iterator[pa.RecordBatch]:
@@ -104,21 +102,14 @@ MysqlSlice = LogSlice[MysqlSettings]
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(ChunkSlice[MysqlSettings]):
+class SnapshotSlice(ChunkSlice[MysqlSettings, MysqlTable, Chunk]):
     """Reads one chunk of a snapshot.
 
     Args:
-        table: the chunk's table.
-        chunk: which rows of it.
         log: the server and its log.
-        capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "snapshot"
-    table: MysqlTable
-    chunk: Chunk
     log: LogState
-    capture_time: dt.datetime | None
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         reader = _reader(settings, self.log)
@@ -132,23 +123,14 @@ class SnapshotSlice(ChunkSlice[MysqlSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(ChunkSlice[MysqlSettings]):
+class IncrementalSlice(ChunkSlice[MysqlSettings, MysqlTable, IncrementalChunk]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
-        table: the chunk's table.
-        chunk: which rows of it.
-        commit: where the batch ends.
         log: the server and its log.
-        capture_time: when it was planned.
     """
 
-    kind: ClassVar[str] = INCREMENTAL
-    table: MysqlTable
-    chunk: IncrementalChunk
-    commit: str
     log: LogState
-    capture_time: dt.datetime | None
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         reader = _reader(settings, self.log)
@@ -157,24 +139,8 @@ class IncrementalSlice(ChunkSlice[MysqlSettings]):
 
 
 @dataclass(frozen=True)
-class StreamSlice(LogSlice[MysqlSettings]):
-    """Reads a window of the log.
-
-    Args:
-        window: which, and of which tables.
-        capture_time: when the batch was planned.
-    """
-
-    kind: ClassVar[str] = "stream"
-    window: Window
-    capture_time: dt.datetime | None
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [table.schema for table in self.window.tables.values()]
-
-    def without(self, table: str) -> Self:
-        return replace(self, window=self.window.without(table))
+class StreamSlice(WindowSlice[MysqlSettings, Window]):
+    """Reads a window of the log."""
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
         yield from read_window(self.window, settings, self.capture_time)

@@ -34,7 +34,7 @@ from headrace.sources.mysql.text_rows import TextRows
 from headrace.sources.mysql.types import NativeType
 from headrace.sources.mysql.visibility import Session, Snapshots, Visible
 from headrace.sources.offset import Key, TableProgress
-from headrace.sources.snapshots.chunks import Chunk, with_bounds
+from headrace.sources.snapshots.chunks import Chunk, with_further_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import Columns, Row, SnapshotRows, rewound
 from headrace.sources.tables.masks import Masks
@@ -267,10 +267,12 @@ def more_chunks(
         return progress
     if select is not None or not rows or not table.chunk_key:
         return replace(progress, bounds=(None,), done=True)
-    last = progress.last or greatest_key(session, table)
-    if last is None:
-        return replace(progress, done=True, empty=True)
-    return with_bounds(progress, key_bounds(session, table, progress.lower, last, rows, budget), last, budget)
+    return with_further_chunks(
+        progress,
+        budget,
+        lambda: greatest_key(session, table),
+        lambda last: key_bounds(session, table, progress.lower, last, rows, budget),
+    )
 
 
 def greatest_key(session: Session, table: MysqlTable, conditions: Sequence[str] = ()) -> Key | None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.changes.foreign_key import Cascade, ForeignKey
 from headrace.errors import OptionError
@@ -60,6 +60,8 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
     name = "mysql"
     address = ("mysql", "3306")
     settings: MysqlSettings
+    kept_tables = tables_of
+    kept_state = StreamState
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "databases": "shop", "user": "cdc"}
     example_schema = "shop"
     offered = ("port", "snapshot_mode", "sslmode")
@@ -140,15 +142,8 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
         with connect(self.settings) as connection:
             return Catalog(connection, self.settings).captured(strict=strict, known=known)
 
-    @staticmethod
-    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, MysqlTable]:
-        return tables_of(schemas)
-
     def _means(self, path: str) -> bool:
         return means(self.settings, path)
-
-    def _state(self, offset: Offset) -> StreamState:
-        return StreamState.of(offset)
 
     def _markers(self, end: Offset) -> MysqlMarkers:
         return MysqlMarkers(StreamState.of(end).log)
@@ -156,10 +151,10 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
     def _chunks(self, table: MysqlTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[MysqlSlice]:
         log = StreamState.of(end).log
         if self._retries.call(partial(self._planner.can_be_read, table.path, table)):
-            yield from (SnapshotSlice(table, chunk, log, end.capture_time) for chunk in chunks)
+            yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time, log) for chunk in chunks)
 
     def _increment(self, table: MysqlTable, chunk: IncrementalChunk, end: Offset) -> MysqlSlice:
-        return IncrementalSlice(table, chunk, end.commit, StreamState.of(end).log, end.capture_time)
+        return IncrementalSlice(table, chunk, end.commit, end.capture_time, StreamState.of(end).log)
 
     def _windows(
         self, start: Offset, end: Offset, tables: Mapping[str, MysqlTable], after: Mapping[str, str]

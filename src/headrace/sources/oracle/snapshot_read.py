@@ -24,7 +24,7 @@ from headrace.sources.oracle.mining import archived, attempts
 from headrace.sources.oracle.mining_state import MiningState
 from headrace.sources.oracle.options import OracleSettings
 from headrace.sources.signals import say
-from headrace.sources.snapshots.chunks import Chunk, with_bounds
+from headrace.sources.snapshots.chunks import Chunk, with_further_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
@@ -226,10 +226,13 @@ def _more(connection: Connection, table: OracleTable, progress: TableProgress, r
         return progress
     if not table.chunk_key or not rows:
         return replace(progress, bounds=(None,), done=True)
-    last = progress.last or keys(connection, table, statements.greatest_key(table), {"scn": at})[0]
     sql, parameters = statements.chunk_bounds(table, progress.lower, rows, budget)
-    more_keys = keys(connection, table, sql, {**parameters, "scn": at})
-    return with_bounds(progress, more_keys, last, budget)
+    return with_further_chunks(
+        progress,
+        budget,
+        lambda: keys(connection, table, statements.greatest_key(table), {"scn": at})[0],
+        lambda last: keys(connection, table, sql, {**parameters, "scn": at}),
+    )
 
 
 def keys(connection: Connection, table: OracleTable, sql: str, parameters: dict[str, object]) -> list[Key]:

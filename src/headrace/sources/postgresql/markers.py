@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headrace.changes import TableId
 from headrace.sources.log.markers import LogMarkers
 from headrace.sources.postgresql import lsn
 
@@ -17,15 +16,10 @@ class PostgresMarkers(LogMarkers):
     """
 
     def __init__(self, database: str) -> None:
-        super().__init__(CONNECTOR)
-        self._database = database
+        super().__init__(CONNECTOR, database)
 
     def facts(self, commit: str) -> dict[str, str]:
         return {"connector": self.connector, "lsn": str(lsn.number(commit))}
-
-    def table_id(self, path: str) -> TableId:
-        schema, _, name = path.partition(".")
-        return TableId(self._database, schema, name)
 
     def lost(self, after: str, upto: str) -> tuple[dict[str, str], str, str]:
         low, high = lsn.to_server(lsn.boundary(after)), lsn.to_server(lsn.number(upto))

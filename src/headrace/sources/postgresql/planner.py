@@ -113,7 +113,7 @@ _FLUSH_POLL_SECONDS = 0.02
 _HEAD = "SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text, clock_timestamp()"
 
 
-class Planner(LogPlanner[PostgresSettings, PostgresTable]):
+class Planner(LogPlanner[PostgresSettings, PostgresTable, Connection]):
     """Plans the batches of one process. It keeps connections between them, which an error closes.
 
     Args:
@@ -121,11 +121,13 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
         identity: `Offset.source`.
     """
 
+    kept_tables = tables_of
+    kept_state = StreamState
+
     def __init__(self, settings: PostgresSettings, identity: str) -> None:
         self._reads = AdHocPlanner(settings)
-        super().__init__(settings, identity, tables_of, self._reads)
+        super().__init__(settings, identity, self._reads)
         self._tables = TableSet(settings)
-        self._connection: Connection | None = None
         self._scan: LogScan | None = None
         self._moment: SnapshotPoint | None = None
         self._left_out: set[str] = set()
@@ -160,20 +162,12 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
             # The next acknowledgement does the same; what is wrong with the slot the next plan says.
             _LOG.warning("The slot '%s' can't be advanced: %s", self._settings.slot, error)
 
-    @property
-    def _sql(self) -> Connection:
-        if self._connection is None:
-            self._connection = connect(self._settings)
-        return self._connection
+    def _connect(self) -> Connection:
+        return connect(self._settings)
 
     def _disconnect(self) -> None:
         self._close_scan()
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-    def _state(self, offset: Offset) -> StreamState:
-        return StreamState.of(offset)
+        super()._disconnect()
 
     def _in_same_log(self, start: Offset) -> Offset:
         state = StreamState.of(start)
@@ -234,13 +228,7 @@ class Planner(LogPlanner[PostgresSettings, PostgresTable]):
     def _offset_at(self, commit: str, *, streams: bool) -> Offset:
         visible = visible_now(self._sql)
         tables = self._tables.captured(self._sql, strict=True)
-        return Offset(
-            source=self._identity,
-            commit=commit,
-            known=tuple(tables),
-            schemas={path: table.to_json() for path, table in tables.items()},
-            log=self._tables.state(self._sql, tables, visible, streams=streams).to_json(),
-        )
+        return self._begun_at(commit, tables, self._tables.state(self._sql, tables, visible, streams=streams))
 
     def _estimates(self, tables: Sequence[PostgresTable]) -> Mapping[str, int]:
         return estimated_rows(self._sql, tables)

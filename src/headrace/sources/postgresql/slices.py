@@ -7,16 +7,14 @@ second copy of the task. The copy goes with its session.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from headrace.changes import TableSchema
 from headrace.changes.one_table import work_on
 from headrace.changes.table_files import TableFiles
-from headrace.sources.log.window import ChunkSlice, LogSlice
+from headrace.sources.log.window import ChunkSlice, LogSlice, WindowSlice
 from headrace.sources.postgresql import lsn
 from headrace.sources.postgresql.captured_table import PostgresTable
 from headrace.sources.postgresql.decode import Before, WindowDecoder
@@ -29,7 +27,7 @@ from headrace.sources.postgresql.snapshot_read import read_chunk
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 
 _WAIT_SECONDS = 1.0
 
@@ -117,21 +115,14 @@ PostgresSlice = LogSlice[PostgresSettings]
 
 
 @dataclass(frozen=True)
-class SnapshotSlice(ChunkSlice[PostgresSettings]):
+class SnapshotSlice(ChunkSlice[PostgresSettings, PostgresTable, Chunk]):
     """Reads one chunk of a snapshot.
 
     Args:
-        table: the chunk's table.
-        chunk: which rows of it.
         snapshot: the exported snapshot in which it is read; None to read the table as it is.
-        capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "snapshot"
-    table: PostgresTable
-    chunk: Chunk
     snapshot: str | None
-    capture_time: dt.datetime | None
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         with work_on(self.table.schema.id):
@@ -144,21 +135,8 @@ class SnapshotSlice(ChunkSlice[PostgresSettings]):
 
 
 @dataclass(frozen=True)
-class IncrementalSlice(ChunkSlice[PostgresSettings]):
-    """Reads one chunk of an incremental snapshot.
-
-    Args:
-        table: the chunk's table.
-        chunk: which rows of it.
-        commit: where the batch ends.
-        capture_time: when it was planned.
-    """
-
-    kind: ClassVar[str] = INCREMENTAL
-    table: PostgresTable
-    chunk: IncrementalChunk
-    commit: str
-    capture_time: dt.datetime | None
+class IncrementalSlice(ChunkSlice[PostgresSettings, PostgresTable, IncrementalChunk]):
+    """Reads one chunk of an incremental snapshot."""
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         with work_on(self.table.schema.id):
@@ -166,26 +144,14 @@ class IncrementalSlice(ChunkSlice[PostgresSettings]):
 
 
 @dataclass(frozen=True)
-class StreamSlice(LogSlice[PostgresSettings]):
+class StreamSlice(WindowSlice[PostgresSettings, Window]):
     """Reads a window of the log.
 
     Args:
-        window: which, and of which tables.
         types: the types that users made.
-        capture_time: when the batch was planned.
     """
 
-    kind: ClassVar[str] = "stream"
-    window: Window
     types: TypeCatalog = field(repr=False)
-    capture_time: dt.datetime | None
-
-    @property
-    def schemas(self) -> Sequence[TableSchema]:
-        return [table.schema for table in self.window.tables.values()]
-
-    def without(self, table: str) -> Self:
-        return replace(self, window=self.window.without(table))
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         yield from read_window(self.window, self.types, settings, self.capture_time)

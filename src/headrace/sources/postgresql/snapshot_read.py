@@ -38,7 +38,7 @@ from headrace.sources.postgresql.refusals import PostgresError
 from headrace.sources.postgresql.statements import KeyColumn
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.signals import say_once
-from headrace.sources.snapshots.chunks import Chunk, with_bounds
+from headrace.sources.snapshots.chunks import Chunk, with_further_chunks
 from headrace.sources.snapshots.select_overrides import SelectOverrides, failed
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
@@ -155,12 +155,12 @@ def _more_chunks(
     if not table.chunk_key:
         return _all_blocks(connection, table, progress, rows)
     key = key_columns(connection, table)
-    last = progress.last or greatest_key(connection, table, key, [])
-    if last is None:
-        # Emptied since it was looked at.
-        return replace(progress, done=True, empty=True)
-    more_keys = key_bounds(connection, table, key, progress.lower, last, rows, budget, [])
-    return with_bounds(progress, more_keys, last, budget)
+    return with_further_chunks(
+        progress,
+        budget,
+        lambda: greatest_key(connection, table, key, []),
+        lambda last: key_bounds(connection, table, key, progress.lower, last, rows, budget, []),
+    )
 
 
 def _whole(

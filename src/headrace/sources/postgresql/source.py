@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.changes import TableId
 from headrace.errors import OptionError
@@ -60,6 +60,8 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
     name = "postgresql"
     address = ("postgres", "5432")
     settings: PostgresSettings
+    kept_tables = tables_of
+    kept_state = StreamState
     examples: ClassVar[Mapping[str, str]] = {"hostname": "db.example.com", "database": "shop", "user": "cdc"}
     example_schema = "public"
     offered = ("port", "slot", "snapshot_mode", "sslmode")
@@ -114,15 +116,8 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
         with connect(self.settings) as connection:
             return captured_tables(connection, self.settings.database, self.settings, strict=strict, known=known)
 
-    @staticmethod
-    def _tables_of(schemas: Mapping[str, Any]) -> Mapping[str, PostgresTable]:
-        return tables_of(schemas)
-
     def _means(self, path: str) -> bool:
         return means(self.settings, path)
-
-    def _state(self, offset: Offset) -> StreamState:
-        return StreamState.of(offset)
 
     def _markers(self, end: Offset) -> PostgresMarkers:
         return PostgresMarkers(self.settings.database)
@@ -131,7 +126,7 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
         path = table.id.path
         exported = self._planner.exported(path, end.tables[path])
         if exported is not None or self._retries.call(partial(self._planner.can_be_read, path, table)):
-            yield from (SnapshotSlice(table, chunk, exported, end.capture_time) for chunk in chunks)
+            yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time, exported) for chunk in chunks)
 
     def _increment(self, table: PostgresTable, chunk: IncrementalChunk, end: Offset) -> PostgresSlice:
         return IncrementalSlice(table, chunk, end.commit, end.capture_time)
@@ -159,7 +154,7 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
                 changed,
                 is_last=upto == lsn.boundary(end.commit),
             )
-            yield StreamSlice(window, state.types, end.capture_time)
+            yield StreamSlice(window, end.capture_time, state.types)
 
     def _altered(self, start: Offset, end: Offset) -> Sequence[Marker]:
         """What was done to names of columns where the batch passes it; where rows are read, their reader says it."""

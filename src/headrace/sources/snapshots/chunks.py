@@ -13,7 +13,7 @@ Options decide which captured tables are read first; of the others only changes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -105,13 +105,27 @@ def next_bounds(keys: Sequence[Key], last: Key, budget: int) -> tuple[tuple[Key,
     return ((*keys, last), True) if len(keys) < budget else (tuple(keys), False)
 
 
-def with_bounds(progress: TableProgress, keys: Sequence[Key], last: Key, budget: int) -> TableProgress:
-    """A table's snapshot with its next chunks; the arguments are those of `next_bounds`."""
-    bounds, done = next_bounds(keys, last, budget)
-    if bounds == (last,) and progress.chunk == 0:
-        # One chunk is the whole table: it needs no bound, and the server reads it in the way it likes best.
-        return replace(progress, last=last, bounds=(None,), done=done)
-    return replace(progress, last=last, bounds=bounds, done=done)
+def with_further_chunks(
+    progress: TableProgress,
+    budget: int,
+    greatest: Callable[[], Key | None],
+    bounds: Callable[[Key], Sequence[Key]],
+) -> TableProgress:
+    """A table's snapshot with its next chunks, which end at keys.
+
+    Args:
+        progress: as no batch has read a further chunk yet.
+        budget: how many chunks at the most, at least one.
+        greatest: asks for the table's last key; None where it has no row any more.
+        bounds: asks for up to `budget` keys at which chunks end, up to the last one.
+    """
+    last = progress.last or greatest()
+    if last is None:
+        return replace(progress, done=True, empty=True)
+    ends, done = next_bounds(bounds(last), last, budget)
+    # One chunk is the whole table: it needs no bound, and the server reads it in the way it likes best.
+    is_whole = ends == (last,) and progress.chunk == 0
+    return replace(progress, last=last, bounds=(None,) if is_whole else ends, done=done)
 
 
 def found_empty(start: Offset, end: Offset) -> list[tuple[str, Position]]:

@@ -104,9 +104,13 @@ class SourceTable(Generic[Native]):
             NewerRelease: a later release wrote it.
         """
         _require_known(data, cls.own_parts)
-        natives = tuple(map(native_of, data["natives"]))
-        table = cls(TableSchema.from_json(data["schema"]), natives, tuple(data["chunk_key"]))
-        return replace(table, protected=tuple(data.get("protected", ())), **cls._own_fields(data))
+        return cls(
+            TableSchema.from_json(data["schema"]),
+            tuple(map(native_of, data["natives"])),
+            tuple(data["chunk_key"]),
+            tuple(data.get("protected", ())),
+            **cls._own_fields(data),
+        )
 
     def _own_json(self) -> Mapping[str, Any]:
         """The parts named in `own_parts`; one may be left out."""
