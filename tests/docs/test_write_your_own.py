@@ -10,9 +10,11 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from toy_litelog import install
 
 from headrace.testing.waiting import PATIENCE
 
@@ -20,13 +22,14 @@ pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tests" / "toy_package"
-BLOCK = re.compile(r"^`([\w.]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_blocks_of_the_page_are_the_files_of_the_package() -> None:
     page = (ROOT / "docs" / "write-your-own.md").read_text("utf-8")
-    files = {file.name: file.read_text("utf-8") for file in PACKAGE.iterdir() if file.is_file()}
-    assert dict(BLOCK.findall(page)) == files
+    shown = dict(BLOCK.findall(page))
+    assert shown == {name: (PACKAGE / name).read_text("utf-8") for name in shown}
+    assert shown.keys() >= {file.name for file in PACKAGE.iterdir() if file.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))
     for module in project["tool"]["setuptools"]["py-modules"]:
         shutil.copy(PACKAGE / f"{module}.py", target)
+    for package in project["tool"]["setuptools"]["packages"]:
+        shutil.copytree(PACKAGE / package, target / package)
     name, version = project["project"]["name"], project["project"]["version"]
     facts = target / f"{name.replace('-', '_')}-{version}.dist-info"
     facts.mkdir()
@@ -104,4 +109,35 @@ def test_a_pipeline_runs_through_the_parts_of_an_installed_package(installed: Pa
         ("orders", '["2"]', "c,,,orders,*id=2,+id=2,+v"),
         ("orders", '["1"]', 'u,,,orders,*id=1,-id=1,"-v=a, b",+id=1,+v=c'),
         ("orders", '["2"]', "d,,,orders,*id=2,-id=2,-v"),
+    ]
+
+
+@pytest.mark.jvm
+def test_a_database_is_captured_by_the_source_of_an_installed_package(installed: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "shop.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, v TEXT)")
+        connection.execute("INSERT INTO orders VALUES (1, 'a'), (2, NULL)")
+    install.capture(path, "orders")
+    pipeline = {
+        "source": {"type": "litelog", "path": path},
+        "format": {"type": "csv_line"},
+        "sink": {"type": "sqlite", "path": str(tmp_path / "messages.db")},
+        "pipeline": {"name": "toy", "checkpoint": str(tmp_path / "checkpoint")},
+    }
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps(pipeline))
+    assert headrace(installed, "run", str(file), "--once").returncode == 0
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE orders SET v = 'b' WHERE id = 2")
+        connection.execute("DELETE FROM orders WHERE id = 1")
+    assert headrace(installed, "run", str(file), "--once").returncode == 0
+    assert "capturing" in headrace(installed, "status", str(file)).stdout
+    with closing(sqlite3.connect(tmp_path / "messages.db")) as connection:
+        values = [value.decode() for (value,) in connection.execute("SELECT value FROM messages ORDER BY rowid")]
+    assert values == [
+        "r,shop,main,orders,*id=1,+id=1,+v=a",
+        "r,shop,main,orders,*id=2,+id=2,+v",
+        "u,shop,main,orders,*id=2,-id=2,-v,+id=2,+v=b",
+        "d,shop,main,orders,*id=1,-id=1,-v=a",
     ]
