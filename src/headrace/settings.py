@@ -195,6 +195,10 @@ class Component:
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
+    def replaced(self, **values: Any) -> Self:
+        """The same with other values of some options, as `Settings.replaced` takes them."""
+        return type(self)(self.settings.replaced(**values))
+
     @classmethod
     def of(cls, given: Mapping[str, Any], *, ignore: Callable[[str], bool] = lambda _: False) -> Self:
         """One with these options: names in any accepted spelling to raw values; None counts as not given.

@@ -143,7 +143,7 @@ def test_what_flows_from_a_database_follows_routes_and_formats(tmp_path: Path) -
             },
         ],
     )
-    found = lineage_of_database(made, [ORDERS, ITEMS])
+    found = lineage_of_database(made, made.source, [ORDERS, ITEMS])
     assert [one.dataset.name for one in found.inputs] == ["shop.dbo.items", "shop.dbo.orders"]
     assert found.inputs[1].schema == ORDERS
     assert [(one.dataset.namespace, one.dataset.name, one.schema is None) for one in found.outputs] == [
@@ -155,14 +155,16 @@ def test_what_flows_from_a_database_follows_routes_and_formats(tmp_path: Path) -
 
 def test_tables_that_go_to_one_place_are_one_dataset_without_columns(tmp_path: Path) -> None:
     made = model(tmp_path, [{"type": "files", "path": "/out", "format": {"type": "canal_json", "topic": "t"}}])
-    found = lineage_of_database(made, [ORDERS, ITEMS])
+    found = lineage_of_database(made, made.source, [ORDERS, ITEMS])
     assert found.outputs == (Touched(Dataset("file", "/out")),)
 
 
 def test_what_flows_from_topics_are_topics_and_the_tables_of_their_messages(tmp_path: Path) -> None:
     source = {"type": "kafka", "bootstrap.servers": "k:9092", "topics": ["a"], "format": {"type": "canal_json"}}
     made = model(tmp_path, [{"type": "jdbc", "url": "postgresql://p/shop"}], source=source)
-    found = lineage_of_topics(made, ["a"], [TableId("crm", "", "orders"), TableId("crm", "sales", "items")])
+    found = lineage_of_topics(
+        made, made.source, ["a"], [TableId("crm", "", "orders"), TableId("crm", "sales", "items")]
+    )
     assert found.inputs == (Touched(Dataset("kafka://k:9092", "a")),)
     assert [one.dataset.name for one in found.outputs] == ["shop.public.orders", "shop.sales.items"]
 

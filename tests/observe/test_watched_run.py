@@ -15,7 +15,7 @@ import headrace
 from headrace.observe.checkpoint import HadoopFolder
 from headrace.observe.completeness import completeness, offsets_of
 from headrace.observe.progress import PipelineProgress
-from headrace.pipeline import run
+from headrace.pipeline.run_source import HEALTH_SECONDS
 from headrace.sources.health import CaptureState
 from headrace.testing.waiting import PATIENCE, until
 from headrace_emulators.engine.ports import free_ports
@@ -97,7 +97,7 @@ def test_a_stopped_agent_is_seen_within_a_heartbeat(
                 told = progress_when(running.progress, is_seen)
                 # One look from before, and one that had begun: the next one says it, however slow the machine is.
                 assert len(looks) <= 3
-                assert run._HEALTH_SECONDS <= HEARTBEAT_SECONDS / 2
+                assert HEALTH_SECONDS <= HEARTBEAT_SECONDS / 2
                 assert told.lag_seconds
                 # Level with all that was captured, and still later and later.
                 progress_when(running.progress, lambda p: (p.lag_seconds or 0) > (told.lag_seconds or 0))

@@ -35,7 +35,6 @@ from headrace.observe.checkpoint import (
 from headrace.observe.completeness import offsets_of
 from headrace.observe.kept_offsets import RELEASE, check_checkpoint, kept_topic_ids
 from headrace.observe.messages import KeptCounts, MessageCounts
-from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.lease import Lease
 from headrace.pipeline.model import Model
 from headrace.pipeline.target import Target
@@ -342,8 +341,8 @@ _SOURCE = "source"
 def forms(model: Model) -> dict[str, str]:
     """The format, and the topics, of the source and of each sink that has messages."""
     texts = {target.label: _form(target, model.source_type) for target in model.targets if target.format is not None}
-    if isinstance(model.source, KafkaTopics):
-        texts[_SOURCE] = model.source.format.name
+    for format in model.source.formats:
+        texts[_SOURCE] = format.name
     return texts
 
 

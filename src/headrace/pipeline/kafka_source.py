@@ -122,6 +122,9 @@ class KafkaTopics(Component):
     name = "kafka"
     settings: KafkaTopicsSettings
 
+    whole_tables: ClassVar[Mapping[str, Any]] = {"starting_offsets": "earliest"}
+    """As `Source.whole_tables`."""
+
     def __init__(
         self, settings: KafkaTopicsSettings, client_settings: Mapping[str, str], format: Format, on_error: str = "row"
     ) -> None:
@@ -141,6 +144,17 @@ class KafkaTopics(Component):
         self.client_settings = {**isolation, **client_settings}
         self.format = format
         self.on_error = on_error
+
+    def replaced(self, **values: Any) -> KafkaTopics:
+        return KafkaTopics(self.settings.replaced(**values), self.client_settings, self.format, self.on_error)
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """That of its messages."""
+        return (self.format,)
+
+    def printed_tables(self) -> None:
+        """None: messages have no other reader that could print the tables."""
 
     @staticmethod
     def is_client_setting(name: str) -> bool:

@@ -199,12 +199,11 @@ def _warned_of_rewrites(section: SourceSection, targets: Iterable[Target]) -> So
     source, name = section.source, "on_rewrite"
     option = next((option for option in source.options if option.name == name), None)
     given = option is not None and any(map(option.has_name, section.options))
-    if isinstance(source, KafkaTopics) or option is None or given:
+    if option is None or given:
         return None
     if not all(target.sink.takes == "messages" for target in targets):
         return None
-    replaced = type(source)(source.settings.replaced(on_rewrite=WARN))
-    return replace(section, source=replaced, options={**section.options, name: WARN})
+    return replace(section, source=source.replaced(on_rewrite=WARN), options={**section.options, name: WARN})
 
 
 def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> SourceSection:
@@ -215,7 +214,7 @@ def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> Sourc
     source, name = section.source, "reread_added_columns"
     option = next((option for option in source.options if option.name == name), None)
     kept = [target for target in targets if target.sink.keeps_tables]
-    if isinstance(source, KafkaTopics) or option is None or not kept:
+    if option is None or not kept:
         return section
     shapings = [target.shaping for target in kept]
     changed = [transform.tables for shaping in shapings for transform in shaping.transforms]
@@ -225,7 +224,7 @@ def _with_old_values(section: SourceSection, targets: Iterable[Target]) -> Sourc
     if not all(target.sink.takes_old_values for target in kept):
         named = [EVERY_TABLE]
     texts = list(dict.fromkeys(pattern.text for patterns in (*named, *changed, *shared) for pattern in patterns))
-    replaced = type(source)(source.settings.replaced(**{name: table_patterns(texts)}))
+    replaced = source.replaced(**{name: table_patterns(texts)})
     options = {key: value for key, value in section.options.items() if not option.has_name(key)}
     return replace(section, source=replaced, options={**options, name: as_text(texts)})
 

@@ -118,10 +118,8 @@ class Pipeline:
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats that it reads and writes."""
-        names = [target.format for target in self._model.targets if target.format is not None]
-        if isinstance(self._model.source, KafkaTopics):
-            names.append(self._model.source.format)
-        return tuple(sorted({format.name for format in names}))
+        written = [target.format for target in self._model.targets if target.format is not None]
+        return tuple(sorted({format.name for format in (*written, *self._model.source.formats)}))
 
     def hide(self, text: str) -> str:
         """The text without passwords and without what `${...}` stood for; for whatever is shown of this pipeline."""

@@ -251,7 +251,7 @@ def plan_pipeline(model: Model, spark: SparkSession | None = None) -> PipelinePl
 
 def unsaid_of_transactions(model: Model) -> tuple[str, ...]:
     """What messages do not say because the source does not name transactions, as sentences."""
-    if isinstance(model.source, KafkaTopics) or model.source.settings.get("provide_transaction_metadata") is not False:
+    if model.source.settings.get("provide_transaction_metadata") is not False:
         return ()
     return tuple(
         f"Messages of {target.label} say no {target.format.of_transactions}. Set 'provide_transaction_metadata' of the "

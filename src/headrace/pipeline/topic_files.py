@@ -16,7 +16,6 @@ from headrace.changes.table_files import DecodedRowWriter
 from headrace.formats.base import Format
 from headrace.formats.codec import ArrowFormat, Codec
 from headrace.formats.convert import read, with_given_schemas
-from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.sinks.base import FilesUnusable, Sink
 
 if TYPE_CHECKING:
@@ -41,11 +40,10 @@ class TopicFiles:
         self._writes_files = False
 
     @classmethod
-    def of(cls, model: Model) -> TopicFiles:
-        assert isinstance(model.source, KafkaTopics)
+    def of(cls, model: Model, format: Format) -> TopicFiles:
         target = model.targets[0]
         gets_all_rows = len(model.targets) == 1 and target.shaping.changes_nothing and not model.parks
-        return cls(model.source.format, target.sink if gets_all_rows else None)
+        return cls(format, target.sink if gets_all_rows else None)
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """The change rows of a batch. `schema` rows report what tasks wrote into files (`FoldedPart`).

@@ -18,7 +18,6 @@ from headrace.changes.table import TableId
 from headrace.errors import ConnectError, HeadraceError, OptionError, SinkError
 from headrace.pipeline.checkpoint import check_sound
 from headrace.pipeline.comparison import Comparison, compare
-from headrace.pipeline.kafka_source import KafkaTopics
 from headrace.pipeline.model import Model
 from headrace.pipeline.recover import recover
 from headrace.pipeline.run import RunningPipeline
@@ -91,7 +90,7 @@ def verify(model: Model, spark: SparkSession, *, most: int) -> Iterator[Verified
     check_sound(model.checkpoint, model.source_type, spark)
     folder = Path(tempfile.mkdtemp(prefix="headrace-verify-"))
     try:
-        printed = None if isinstance(model.source, KafkaTopics) else model.source.printed_tables()
+        printed = model.source.printed_tables()
         if printed is None:
             rows = _read_whole_tables(model, spark, folder)
         else:
@@ -148,22 +147,17 @@ def _write_printed_tables(printed: Iterator[PrintedTable], connector: str, folde
 
 def _read_whole_tables(model: Model, spark: SparkSession, folder: Path) -> DataFrame | None:
     source = model.source
-    options = dict(model.source_options)
-    if isinstance(source, KafkaTopics):
-        settings = source.settings.replaced(starting_offsets="earliest")
-        source = KafkaTopics(settings, source.client_settings, source.format, source.on_error)
-    else:
-        # A source that takes no snapshots gives its whole log from the beginning instead.
-        replaced = [option for option in source.options if option.name in source.whole_tables]
-        ours = {option.name: source.whole_tables[option.name] for option in replaced}
-        options = {n: value for n, value in options.items() if not any(one.has_name(n) for one in replaced)} | ours
-        source = type(source)(source.settings.replaced(**ours))
+    # A source that takes no snapshots gives its whole log from the beginning instead.
+    replaced = [option for option in source.options if option.name in source.whole_tables]
+    ours = {option.name: source.whole_tables[option.name] for option in replaced}
+    given = model.source_options.items()
+    options = {name: value for name, value in given if not any(one.has_name(name) for one in replaced)} | ours
     kept = _Kept(str(folder / "rows"))
     reading = replace(
         model,
         name=f"{model.name} (verify)",
         checkpoint=str(folder / "checkpoint"),
-        source=source,
+        source=source.replaced(**ours),
         source_options=options,
         targets=(Target("kept", kept, None, "", "rows to compare"),),
         dead_letters=None,

@@ -114,30 +114,28 @@ def _sink(target: Target) -> SinkTarget:
     )
 
 
-def lineage_of_database(model: Model, tables: Iterable[TableSchema]) -> Lineage:
+def lineage_of_database(model: Model, source: Source, tables: Iterable[TableSchema]) -> Lineage:
     """What flows from a database.
 
     Args:
         model: the pipeline.
+        source: where it reads.
         tables: the schemas of its tables; of several of one table the last counts.
     """
-    source = model.source
-    assert not isinstance(source, KafkaTopics)
     by_id = {schema.id: schema for schema in tables}
     inputs = [Touched(dataset, schema) for id, schema in by_id.items() if (dataset := source.dataset(id)) is not None]
     return Lineage(_ordered(inputs), _ordered(_outputs(model, by_id)))
 
 
-def lineage_of_topics(model: Model, topics: Iterable[str], tables: Iterable[TableId]) -> Lineage:
+def lineage_of_topics(model: Model, source: KafkaTopics, topics: Iterable[str], tables: Iterable[TableId]) -> Lineage:
     """What flows from topics.
 
     Args:
         model: the pipeline.
+        source: where it reads.
         topics: those that were read.
         tables: those that their messages were about.
     """
-    source = model.source
-    assert isinstance(source, KafkaTopics)
     inputs = [Touched(Dataset.of_topic(source.settings.bootstrap_servers, topic)) for topic in topics]
     return Lineage(_ordered(inputs), _ordered(_outputs(model, dict.fromkeys(tables))))
 

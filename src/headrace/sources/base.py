@@ -114,6 +114,11 @@ class Source(Component, ABC):
     takes no snapshots has none: its log is read from the beginning."""
 
     @property
+    def formats(self) -> tuple[()]:
+        """The formats of what it reads; a database has none."""
+        return ()
+
+    @property
     def snapshots(self) -> SnapshotOptions:
         """What the options say of snapshots; by default those that have the names of Debezium's.
 
