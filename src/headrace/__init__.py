@@ -64,10 +64,10 @@ __all__ = ["__version__", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:
-    place = _LAZY.get(name)
-    if place is None:
+    module = _LAZY.get(name)
+    if module is None:
         raise AttributeError(f"module 'headrace' has no attribute '{name}'")
-    return getattr(importlib.import_module(place), name)
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -73,9 +73,9 @@ def find(kind: str, name: str) -> Any:
     Raises:
         OptionError: the name is not registered (names the nearest one), or what it needs is not installed.
     """
-    place = _BUILT_IN[kind].get(name)
-    if place is not None:
-        module, _, attribute = place.partition(":")
+    path = _BUILT_IN[kind].get(name)
+    if path is not None:
+        module, _, attribute = path.partition(":")
         return getattr(importlib.import_module(module), attribute)
     if (entry := _of_packages(kind, tuple(sys.path)).get(name)) is not None:
         return entry.load()

@@ -167,9 +167,9 @@ def renamed_keys(
     if given:
         folded = _folding(names, final)
         wanted, known = {folded(name): name for name in final}, {folded(name) for name in names}
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if step.kind == "rename" and folded(step.name) not in known:
-                walked = _walked({step.name: folded(step.name)}, steps[place:], folded) or {}
+                walked = _walked({step.name: folded(step.name)}, steps[index:], folded) or {}
                 to = walked.get(step.name)
                 if to in wanted and to != folded(step.name):
                     now.setdefault(step.name, wanted[to])

@@ -123,9 +123,9 @@ def ordered(events: DataFrame, key: Sequence[str], columns: Sequence[str], track
     fields = ", ".join(
         f"row.{quote(name)} as {quote(name)}"
         if name in key
-        else f"last(if(deleted or not coalesce(says[{place}], true), null, "
+        else f"last(if(deleted or not coalesce(says[{index}], true), null, "
         f"struct(row.{quote(name)} as v)), true) {since}.v as {quote(name)}"
-        for place, name in enumerate(columns)
+        for index, name in enumerate(columns)
     )
     filled = lives.selectExpr(
         "at",

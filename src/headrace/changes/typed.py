@@ -199,8 +199,8 @@ def typed_columns(
     """
     known = known or {}
     return [
-        f"{known.get(column.name) or typed_value(f'{texts}[{place}]', column, misfit(column))} as {quote(column.name)}"
-        for place, column in enumerate(columns)
+        f"{known.get(column.name) or typed_value(f'{texts}[{index}]', column, misfit(column))} as {quote(column.name)}"
+        for index, column in enumerate(columns)
     ]
 
 

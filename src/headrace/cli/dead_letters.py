@@ -113,8 +113,8 @@ def group_lines(groups: Sequence[DeadLetterGroup]) -> list[str]:
         offsets = f"offset {one.first:,}" if one.first == one.last else f"offsets {one.first:,} to {one.last:,}"
         newest = "" if one.newest is None else f", the newest of {one.newest:%Y-%m-%d %H:%M:%S} UTC"
         done = "" if not one.replayed else f"; {'all' if one.replayed == one.letters else f'{one.replayed:,}'} replayed"
-        place = f"topic {one.topic}, partition {one.partition}, {offsets}{newest}"
-        lines.append(f"{_letters(one.letters)}: {place}{done}. {one.reason}")
+        partition = f"topic {one.topic}, partition {one.partition}, {offsets}{newest}"
+        lines.append(f"{_letters(one.letters)}: {partition}{done}. {one.reason}")
     waiting = sum(group.letters - group.replayed for group in groups)
     return [*lines, f"{_letters(waiting)} {'waits' if waiting == 1 else 'wait'} for a replay."]
 

@@ -74,5 +74,5 @@ def signal(
             model.source.check_signal(sent)
         except ConnectError as error:
             typer.echo(model.hide(f"Not checked, because the database can't be reached: {error}"), err=True)
-        for place in model.source.signal(sent):
-            out.print(model.hide(f"Signal '{sent.id}' ({sent.type}) is in {place}."))
+        for location in model.source.signal(sent):
+            out.print(model.hide(f"Signal '{sent.id}' ({sent.type}) is in {location}."))

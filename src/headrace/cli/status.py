@@ -62,8 +62,8 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
     for topic, ends in sorted(status.topics.items()):
         texts.append(f"  topic {topic}: {', '.join(f'partition {p} up to {end:,}' for p, end in sorted(ends.items()))}")
     for one in status.skipped:
-        place = f"topic {one.topic}, partition {one.partition}, offsets {one.first:,} to {one.upto - 1:,}"
-        texts.append(f"  skipped    {place}, by a repair {_time(one.at, now)}")
+        offsets = f"topic {one.topic}, partition {one.partition}, offsets {one.first:,} to {one.upto - 1:,}"
+        texts.append(f"  skipped    {offsets}, by a repair {_time(one.at, now)}")
     if status.messages:
         from headrace.observe.live import messages_text
 
@@ -84,8 +84,8 @@ def lines(status: PipelineStatus, now: dt.datetime) -> list[str]:
 
 def _run(status: PipelineStatus) -> str:
     if status.running:
-        place = f" on {status.host}" if status.host else ""
-        state = f"runs (process {status.process}{place})" if status.process else "runs"
+        host = f" on {status.host}" if status.host else ""
+        state = f"runs (process {status.process}{host})" if status.process else "runs"
     else:
         state = (
             "is not running" if status.running is False else "may be running (its checkpoint is not on this machine)"

@@ -357,9 +357,9 @@ class ProgressBoard:
     def planned(self, number: int, seconds: float) -> None:
         """Say how long the source and Spark needed around a batch that is counted: to plan and to commit it."""
         with self._lock:
-            for place, batch in enumerate(self._done):
+            for index, batch in enumerate(self._done):
                 if batch.number == number:
-                    self._done[place] = replace(batch, stages={"plan": seconds, **batch.stages})
+                    self._done[index] = replace(batch, stages={"plan": seconds, **batch.stages})
 
     def progress(
         self,

@@ -224,7 +224,7 @@ class _Kept(Sink):
         """A temporary folder is always there."""
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        place = f"{self._folder}/{batch.number}"
-        rows.write.mode("overwrite").parquet(place)
-        if place not in self.folders:
-            self.folders.append(place)
+        folder = f"{self._folder}/{batch.number}"
+        rows.write.mode("overwrite").parquet(folder)
+        if folder not in self.folders:
+            self.folders.append(folder)

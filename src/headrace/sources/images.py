@@ -92,12 +92,12 @@ class WholeRows:
     def __len__(self) -> int:
         return len(self.cells) // len(self.names)
 
-    def column(self, place: int) -> pa.Array:
-        return self.cells.take(pa.array(np.arange(place, len(self.cells), len(self.names))))
+    def column(self, index: int) -> pa.Array:
+        return self.cells.take(pa.array(np.arange(index, len(self.cells), len(self.names))))
 
     @property
     def columns(self) -> list[pa.Array]:
-        return [self.column(place) for place in range(len(self.names))]
+        return [self.column(index) for index in range(len(self.names))]
 
     def maps(self) -> pa.Array:
         offsets = pa.array(np.arange(len(self) + 1, dtype=np.int32) * len(self.names))

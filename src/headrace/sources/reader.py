@@ -258,8 +258,8 @@ def only_chunks(slices: Sequence[tuple[str, Slice]]) -> frozenset[int]:
             others |= {(name, table) for table in slice.tables or ()}
             streamed |= {name} if slice.tables is None else set()
     return frozenset(
-        place
-        for place, (name, slice) in enumerate(slices)
+        index
+        for index, (name, slice) in enumerate(slices)
         if slice.kind == _SNAPSHOT
         and name not in streamed
         and slice.tables is not None
@@ -388,7 +388,7 @@ class ChangeStreamReader(DataSourceStreamReader, _DRAINING):  # type: ignore[mis
         if self._messages is not None and self._messages.direct_producer is not None:
             planned = in_order_of_reading(planned)
         chunks = only_chunks(slices)
-        alone = iter([place in chunks for place in range(len(slices))])
+        alone = iter([index in chunks for index in range(len(slices))])
         return [
             SlicePartition(
                 task, list(islice(numbers, len(task))), versions, len(planned), list(islice(alone, len(task)))

@@ -91,8 +91,8 @@ def schema_batch(
 
 def with_fact(rows: pa.RecordBatch, name: str, texts: pa.Array) -> pa.RecordBatch:
     """Change rows with one fact more in `source`, which is the last; rows whose text is null stay as they are."""
-    place = rows.schema.get_field_index("source")
-    source, given = rows.column(place), texts.is_valid().to_numpy(zero_copy_only=False)
+    index = rows.schema.get_field_index("source")
+    source, given = rows.column(index), texts.is_valid().to_numpy(zero_copy_only=False)
     ends = source.offsets.to_numpy()
     begin, count = int(ends[0]), int(ends[-1] - ends[0])
     offsets = offsets_of(np.diff(ends) + given)
@@ -106,17 +106,17 @@ def with_fact(rows: pa.RecordBatch, name: str, texts: pa.Array) -> pa.RecordBatc
     items = pa.concat_arrays([source.items.slice(begin, count), texts]).take(pa.array(values))
     present = given | source.is_valid().to_numpy(zero_copy_only=False)
     facts = map_array(offsets, keys, items, present).cast(source.type)
-    return rows.set_column(place, rows.schema.field(place), facts)
+    return rows.set_column(index, rows.schema.field(index), facts)
 
 
 def with_transactions_of(database: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Change rows whose transactions' ids begin with the name of their database."""
-    place = rows.schema.get_field_index("transaction")
-    given = rows.column(place)
+    index = rows.schema.get_field_index("transaction")
+    given = rows.column(index)
     id, *orders = given.flatten()
     fields = [pc.binary_join_element_wise(database, id, ":"), *orders]
     structs = pa.StructArray.from_arrays(fields, fields=list(given.type), mask=given.is_null())
-    return rows.set_column(place, rows.schema.field(place), structs)
+    return rows.set_column(index, rows.schema.field(index), structs)
 
 
 @dataclass
@@ -156,11 +156,11 @@ def number_events(
     """
     total = _running(groups, weights, np.array([tally.events for tally in tallies], np.int64))
     width = int(tables.max(initial=0)) + 1
-    pairs, firsts, places = np.unique(groups * width + tables, return_index=True, return_inverse=True)
+    pairs, firsts, groups_of = np.unique(groups * width + tables, return_index=True, return_inverse=True)
     of_group, of_table = (part.tolist() for part in np.divmod(pairs, width))
     before = [tallies[group].by_table.get(table, 0) for group, table in zip(of_group, of_table, strict=True)]
-    in_table = _running(places, weights, np.array(before, np.int64))
-    counts = np.bincount(places, weights).astype(np.int64).tolist()
+    in_table = _running(groups_of, weights, np.array(before, np.int64))
+    counts = np.bincount(groups_of, weights).astype(np.int64).tolist()
     # In order of first appearance, as the list of collections has it.
     for pair in np.argsort(firsts).tolist():
         tally, table = tallies[of_group[pair]], of_table[pair]

@@ -79,8 +79,8 @@ def with_versions(batches: Iterable[pa.RecordBatch], versions: Mapping[str, int]
             continue
         is_schema = pc.equal(batch.column("op"), Operation.SCHEMA.value)
         texts = pa.array([str(version) for version in versions.values()], pa.string())
-        place = pc.index_in(batch.column("schema_id"), pa.array(list(versions), pa.string()))
-        yield with_fact(batch, FACT, pc.if_else(is_schema, texts.take(place), None))
+        index = pc.index_in(batch.column("schema_id"), pa.array(list(versions), pa.string()))
+        yield with_fact(batch, FACT, pc.if_else(is_schema, texts.take(index), None))
 
 
 def _new_schemas(known: list[str], schemas: list[str]) -> list[str]:

@@ -88,9 +88,9 @@ def require_library(name: str, library: str, coordinate: str) -> None:
 def running_version() -> str:
     """The first two numbers of PySpark's version, read without importing it; those of the oldest release without it."""
     spec = find_spec("pyspark")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for place in places:
-        file = Path(place) / "version.py"
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for folder in folders:
+        file = Path(folder) / "version.py"
         match = _VERSION.search(file.read_text(encoding="utf-8")) if file.is_file() else None
         if match is not None:
             return match[1]

@@ -44,7 +44,7 @@ __all__ = sorted(PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    place = PLACES.get(name)
-    if place is None:
+    module = PLACES.get(name)
+    if module is None:
         raise AttributeError(f"module 'headrace.testing' has no attribute '{name}'")
-    return getattr(importlib.import_module(place), name)
+    return getattr(importlib.import_module(module), name)

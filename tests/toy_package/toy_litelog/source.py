@@ -100,11 +100,11 @@ class LitelogSource(LogSource[LiteTable, Planner]):
                 f"The filter for table '{table.id.path}' is refused: {error}.", remedy="Correct it, and send it again."
             ) from error
 
-    def _insert(self, signal: Signal) -> str:
+    def _insert(self, signal: Signal) -> list[str]:
         name = self.settings.signal_data_collection.rpartition(".")[2]
         with closing(sqlite3.connect(self.settings.path)) as connection, connection:
             connection.execute(f"INSERT INTO {quoted(name)} VALUES (?, ?, ?)", (signal.id, signal.type, signal.data))
-        return f"table {SCHEMA}.{name}"
+        return [f"table {SCHEMA}.{name}"]
 
     def _position(self, text: str, head: str) -> str:
         """As in `LogSource`: the number of an entry, or `now`."""

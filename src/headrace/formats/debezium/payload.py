@@ -267,12 +267,12 @@ def varints_at(data: pa.BinaryArray, rows: Array, starts: Array) -> tuple[Array,
     at, ends = view.offsets[rows] + starts, view.offsets[rows + 1]
     values, sizes = np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
     goes_on = np.ones(rows.size, bool)
-    for place in range(_MOST_BRANCH_BYTES):
-        goes_on &= at + place < ends
+    for index in range(_MOST_BRANCH_BYTES):
+        goes_on &= at + index < ends
         octet = np.zeros(rows.size, np.int64)
-        octet[goes_on] = view.data[at[goes_on] + place]
-        values |= (octet & 127) << 7 * place
-        sizes[goes_on & (octet < 128)] = place + 1
+        octet[goes_on] = view.data[at[goes_on] + index]
+        values |= (octet & 127) << 7 * index
+        sizes[goes_on & (octet < 128)] = index + 1
         goes_on &= octet >= 128
     return np.where(sizes > 0, (values >> 1) ^ -(values & 1), -1), sizes
 

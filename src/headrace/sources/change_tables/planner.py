@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.changes import TableId
-from headrace.errors import CaptureError, DataLossError, OptionError, PositionMismatch
+from headrace.errors import CaptureError, DataLossError, OptionError
 from headrace.sources.base import Limit
+from headrace.sources.batch_planner import BatchPlanner
 from headrace.sources.change_tables import chunks, lsn
 from headrace.sources.change_tables.captured_table import CapturedTable, CatalogTable, columns_of
 from headrace.sources.change_tables.clock import CommitClock, ServerZone
@@ -37,7 +38,7 @@ from headrace.sources.health import Health
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import say
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
+from headrace.sources.snapshots.chunks import read_first, reads_all
 from headrace.sources.table_versions import MovePlan
 from headrace.sources.tables.lost import Means, say_returned, say_uncaptured, uncaptured_tables
 from headrace.sources.tables.rewrites import Rewrite, follow_rewrites
@@ -54,7 +55,7 @@ _LOG = logging.getLogger("headrace.sources")
 Catalog = Mapping[str, CatalogTable]
 
 
-class Planner:
+class Planner(BatchPlanner[ChangeTableSettings]):
     """Plans one batch.
 
     Args:
@@ -82,17 +83,15 @@ class Planner:
         restarted: bool,
         lost: Collection[str] = (),
     ) -> None:
+        super().__init__(settings, identity, restarted=restarted)
         self._lost = lost
         self._retention = Retention(connection)
         self._connection = connection
         self._statements = connection.statements
         self._zero = connection.dialect.zero
-        self._settings = settings
-        self._identity = identity
         self._catalog = catalog
         self._zone = zone
         self._means = means
-        self._restarted = restarted
         self._history = SameHistory(connection, settings.database)
         self._ad_hoc = AdHocPlanner(connection, settings, health)
         self._mode = settings.snapshot_mode
@@ -116,13 +115,12 @@ class Planner:
                 if not reads_all(self._settings, (table.id for table in self._catalog.values())):
                     raise
                 end, restored = self._restart(start, limit, error), True
-        end = self._with_heartbeat(start, end, now)
-        if end == start:
+        if end == start and not self._heartbeat_is_due(start, now):
             return start
-        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
+        end = self._planned(start, end, now)
         before = HistoryMark() if restored else HistoryMark.from_json(start.log)
         mark = self._history.mark(end.commit, before, restored=restored)
-        return self._stamped(replace(end, log=mark.to_json()), now)
+        return self._stamped(replace(end, log=mark.to_json()))
 
     # The first batch.
 
@@ -461,19 +459,14 @@ class Planner:
         self, lagging: dict[str, TableProgress], histories: Mapping[str, SchemaHistory], limit: Limit
     ) -> dict[str, TableProgress]:
         """The snapshots moved on by the chunks that one batch may hold, tables one after another."""
-        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
         whole = chunks.in_one_session(self._settings)
-        advanced: dict[str, TableProgress] = {}
-        for path, progress in lagging.items():
-            if not progress.done:
-                table = histories[path].newest
-                if whole:
-                    progress = replace(progress, bounds=(None,), done=True)
-                else:
-                    progress = chunks.more(self._connection, table, progress, self._settings, budget)
-                    budget -= len(progress.bounds)
-            advanced[path] = progress
-        return advanced
+
+        def more(path: str, progress: TableProgress, budget: int) -> TableProgress:
+            if whole:
+                return replace(progress, bounds=(None,), done=True)
+            return chunks.more(self._connection, histories[path].newest, progress, self._settings, budget)
+
+        return self._with_chunks(lagging, limit, more)
 
     # What was lost.
 
@@ -538,29 +531,16 @@ class Planner:
 
     # Times.
 
-    def _with_heartbeat(self, start: Offset, end: Offset, now: dt.datetime) -> Offset:
-        every = self._settings.heartbeat_interval_ms
-        if not every:
-            return end
-        if start.heartbeat is not None and now - start.heartbeat < dt.timedelta(milliseconds=every):
-            return end
-        return replace(end, heartbeat=now)
-
-    def _stamped(self, end: Offset, now: dt.datetime) -> Offset:
+    def _stamped(self, end: Offset) -> Offset:
         stamp = self._zone.of(self._connection)
-        end = replace(end, clock=stamp, capture_time=now)
-        return replace(end, commit_time=self._commit_time(end.commit, stamp))
+        return replace(end, clock=stamp, commit_time=self._commit_time(end.commit, stamp))
 
     def _commit_time(self, commit: str, zone: str) -> dt.datetime | None:
         local = self._connection.value(self._statements.COMMIT_TIME, (lsn.to_bytes(commit),))
         return CommitClock(self._connection, zone).end(commit, local)
 
     def _require_same_database(self, start: Offset) -> None:
-        if start.source != self._identity:
-            raise PositionMismatch(
-                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
-                remedy="Use another checkpoint for another database.",
-            )
+        self._require_own(start)
         lost = [path for path in start.known if path not in start.schemas]
         if lost:
             raise CaptureError(

@@ -36,18 +36,18 @@ from headrace.sources.change_tables.signal_table import insert_signal, require_s
 from headrace.sources.change_tables.slices import slice_of
 from headrace.sources.change_tables.slicing import Slicing
 from headrace.sources.change_tables.snapshot_read import schema_lock
+from headrace.sources.database_source import DatabaseSource
 from headrace.sources.health import CaptureState, Health
 from headrace.sources.offset import Offset
 from headrace.sources.retries import Retries
-from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal, signal_table
-from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
+from headrace.sources.snapshots.ad_hoc import requested_tables
 from headrace.sources.snapshots.chunks import read_first
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_versions import MovePlan, TableMove
-from headrace.sources.tables.lost import forgiven, is_named, uncaptured_tables
+from headrace.sources.tables.lost import forgiven, is_named
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.selection import TableSelection
@@ -66,7 +66,7 @@ _CATALOG_SECONDS = 30.0
 """How long a catalog is believed when nothing says that it changed."""
 
 
-class ChangeTableSource(Source):
+class ChangeTableSource(DatabaseSource):
     """Changes of a server's databases from change tables. Subclasses name the server, its options and its own part."""
 
     settings: ChangeTableSettings
@@ -292,14 +292,9 @@ class ChangeTableSource(Source):
             return health
         return health
 
-    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
-        """The known tables that are not captured now; those that a run has found where nobody can be asked."""
-        try:
-            with self._asking() as connection:
-                captured = self._known_catalog(connection, strict=False)
-        except HeadraceError:
-            return tuple(offset.uncaptured)
-        return tuple(uncaptured_tables(offset, captured, self._means))
+    def _captured_now(self, offset: Offset) -> Collection[str]:
+        with self._asking() as connection:
+            return self._known_catalog(connection, strict=False)
 
     @property
     def ends_equal(self) -> bool:
@@ -336,18 +331,14 @@ class ChangeTableSource(Source):
 
     def signal(self, signal: Signal) -> Sequence[str]:
         """Ask by a row in each database's signal table; by a file where there is none."""
-        if self.settings.signal_data_collection:
-            sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
-            return [place for source in sources for place in source._insert(signal)]
-        return [f"file {signal_file(self.settings.signal_path, signal)}"]
+        if not self.settings.signal_data_collection:
+            return super().signal(signal)
+        sources = [source for source in self.databases().values() if isinstance(source, ChangeTableSource)]
+        return [location for source in sources for location in source._insert(signal)]
 
     def execute(self, statement: str) -> None:
         with self._connect() as connection:
             connection.run(statement)
-
-    def has_signals(self, offset: Offset) -> bool:
-        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
 
     def _insert(self, signal: Signal) -> list[str]:
         with self._asking() as connection:

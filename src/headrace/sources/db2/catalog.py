@@ -71,10 +71,10 @@ def captured_tables(
         OptionError: an option can't be applied to a table.
     """
     registered = _registered(connection, statements)
-    places = [(str(s).rstrip(), str(t)) for s, t in connection.rows(statements.TABLES)]
-    places = sorted(place for place in places if not place[1].startswith(_OURS))
-    numbers = {place: number for number, place in enumerate(places)}
-    tables = [FoundTable(*place, number, place in registered) for place, number in numbers.items()]
+    names = [(str(s).rstrip(), str(t)) for s, t in connection.rows(statements.TABLES)]
+    names = sorted(name for name in names if not name[1].startswith(_OURS))
+    numbers = {name: number for number, name in enumerate(names)}
+    tables = [FoundTable(*name, number, name in registered) for name, number in numbers.items()]
     chosen = selection.among(tables, _not_captured, ADVICE.capture)
     columns = _grouped(connection.rows(statements.COLUMNS), ColumnFacts._make)
     changes = _grouped(connection.rows(statements.CHANGE_COLUMNS), ColumnFacts._make)

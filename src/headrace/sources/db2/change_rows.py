@@ -124,8 +124,8 @@ class ChangeReader:
         """Before which rows a batch may be cut: a D row may be the first half of an update that the next one ends."""
         operations = pc.utf8_trim_whitespace(batch.column(2)).to_numpy(zero_copy_only=False).astype("U1")
         alike = (operations[:-1] == "D") & (operations[1:] == "I")
-        for place in (0, *(_HEADER + i for i in self._pairing)):
-            values = batch.column(place)
+        for index in (0, *(_HEADER + i for i in self._pairing)):
+            values = batch.column(index)
             alike &= same(values.slice(0, len(values) - 1), values.slice(1))
         return np.flatnonzero(~alike) + 1
 

@@ -15,14 +15,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from headrace.errors import DataLossError, OptionError, PositionMismatch
+from headrace.errors import DataLossError, OptionError
 from headrace.sources.base import Limit
+from headrace.sources.batch_planner import AnySettings, BatchPlanner
 from headrace.sources.log.ad_hoc_reads import AdHocReads, KeyRanges
 from headrace.sources.log.window import Window, WindowState, checked_skip
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.signals import Signal, say, say_once
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished, with_further_chunks
+from headrace.sources.snapshots.chunks import read_first, reads_all, with_further_chunks
 from headrace.sources.tables.table_rules import KeptTables, SourceTable
 
 _LOG = logging.getLogger("headrace.sources")
@@ -35,39 +36,6 @@ class PointWaits(Exception):
     """A moment at which tables can be read can't be had now; the message says why."""
 
 
-class PlannedSettings(Protocol):
-    """The options by which batches are planned."""
-
-    @property
-    def snapshot_mode(self) -> str:
-        """When tables are read."""
-
-    @property
-    def snapshot_include_collection_list(self) -> tuple[str, ...]:
-        """The only tables that are read before their changes; empty for all."""
-
-    @property
-    def snapshot_chunk_rows(self) -> int:
-        """How many rows a chunk has; 0 for a table in one piece."""
-
-    @property
-    def snapshot_chunks_per_batch(self) -> int:
-        """How many chunks a batch has at the most."""
-
-    @property
-    def max_commits_per_trigger(self) -> int:
-        """How many commits a batch has at the most; 0 for no bound."""
-
-    @property
-    def heartbeat_interval_ms(self) -> int:
-        """How often a heartbeat is planned; 0 for never."""
-
-    @property
-    def fail_on_data_loss(self) -> bool:
-        """Whether a loss stops the run."""
-
-
-AnySettings = TypeVar("AnySettings", bound=PlannedSettings)
 Table = TypeVar("Table", bound=SourceTable[Any])
 
 
@@ -81,7 +49,7 @@ class Closable(Protocol):
 Session = TypeVar("Session", bound=Closable)
 
 
-class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
+class LogPlanner(BatchPlanner[AnySettings], ABC, Generic[AnySettings, Table, Session]):
     """Plans the batches of one process. It keeps connections between them, which an error closes.
 
     Args:
@@ -101,10 +69,8 @@ class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
         identity: str,
         ad_hoc: AdHocReads[Table],
     ) -> None:
-        self._settings = settings
-        self._identity = identity
+        super().__init__(settings, identity, restarted=True)
         self._ad_hoc = ad_hoc
-        self._restarted = True
         self._guarded = False
         self._again = settings.snapshot_mode == "always"
         self._session: Session | None = None
@@ -336,14 +302,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
             if end == known and not self._heartbeat_is_due(known, now):
                 return known
             start = known
-        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
-        return replace(end, capture_time=now, heartbeat=now if self._heartbeat_is_due(start, now) else end.heartbeat)
-
-    def _heartbeat_is_due(self, start: Offset, now: dt.datetime) -> bool:
-        every = self._settings.heartbeat_interval_ms
-        if not every:
-            return False
-        return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
+        return self._planned(start, end, now)
 
     def _resume(self, start: Offset) -> Offset:
         """The position where the last batch ended, as a new process or a new connection takes it up.
@@ -352,11 +311,7 @@ class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
             PositionMismatch: the server is another one, or is not where this pipeline was.
             DataLossError: changes after `start` are gone, and the options do not say to go on.
         """
-        if start.source != self._identity:
-            raise PositionMismatch(
-                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
-                remedy="Use another checkpoint for another database.",
-            )
+        self._require_own(start)
         altered = self._altered(start)
         if self._guarded and not altered:
             return start
@@ -401,15 +356,10 @@ class LogPlanner(ABC, Generic[AnySettings, Table, Session]):
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, Table], limit: Limit
     ) -> dict[str, TableProgress]:
-        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
-        advanced = {}
-        for path, progress in lagging.items():
-            if not progress.done:
-                progress = self._more_chunks(path, tables[path], progress, budget)
-                # The chunks of a table without a key may be more.
-                budget = max(0, budget - len(progress.bounds))
-            advanced[path] = progress
-        return advanced
+        def more(path: str, progress: TableProgress, budget: int) -> TableProgress:
+            return self._more_chunks(path, tables[path], progress, budget)
+
+        return self._with_chunks(lagging, limit, more)
 
     def _read_again(self, start: Offset, altered: Collection[str]) -> Offset:
         """Tables whose read was under way are read again at a new moment where what they held at the old one is not

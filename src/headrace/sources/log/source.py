@@ -16,7 +16,8 @@ from headrace.changes import TableSchema
 from headrace.changes.table_files import TableFiles
 from headrace.errors import HeadraceError, OptionError
 from headrace.settings import Settings
-from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.base import ONE_CHUNK, Limit, Slice
+from headrace.sources.database_source import DatabaseSource
 from headrace.sources.health import Health
 from headrace.sources.log.markers import LogMarkers
 from headrace.sources.log.planner import LogPlanner
@@ -24,7 +25,6 @@ from headrace.sources.log.window import LogSlice, MarkerSlice, WindowState, chec
 from headrace.sources.offset import Offset
 from headrace.sources.retries import Retries
 from headrace.sources.rows import Marker
-from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import Chunk, found_empty, plan_chunks
@@ -32,14 +32,14 @@ from headrace.sources.snapshots.ends_equal import added_column_markers, end_mark
 from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.stream_options import WHOLE_TABLES
 from headrace.sources.table_versions import MovePlan, TableMove
-from headrace.sources.tables.lost import forgiven, uncaptured_tables
+from headrace.sources.tables.lost import forgiven
 from headrace.sources.tables.table_rules import KeptTables, SourceTable
 
 Table = TypeVar("Table", bound=SourceTable[Any])
 Planner = TypeVar("Planner", bound=LogPlanner[Any, Any, Any])
 
 
-class LogSource(Source, Generic[Table, Planner]):
+class LogSource(DatabaseSource, Generic[Table, Planner]):
     """A source whose batches a `LogPlanner` plans and whose tasks read `LogSlice`s.
 
     A subclass says which tables are captured, what a task reads, and how its server is asked. Its options have those of
@@ -78,10 +78,6 @@ class LogSource(Source, Generic[Table, Planner]):
             strict: whether a table that can't be captured stops the run, or is left out.
             known: tables that may be missing all the same.
         """
-
-    @abstractmethod
-    def _means(self, path: str) -> bool:
-        """Whether the options mean a table, which may be there or not."""
 
     @abstractmethod
     def _markers(self, end: Offset) -> LogMarkers:
@@ -125,10 +121,6 @@ class LogSource(Source, Generic[Table, Planner]):
         """
 
     @abstractmethod
-    def _insert(self, signal: Signal) -> str:
-        """Insert a row into the signal table, and say where that is."""
-
-    @abstractmethod
     def _position(self, text: str, head: str) -> str:
         """A position that a user wrote, in the form of `Offset.commit`; `now` is the head.
 
@@ -137,6 +129,9 @@ class LogSource(Source, Generic[Table, Planner]):
         """
 
     # The contract of a source.
+
+    def _captured_now(self, offset: Offset) -> Collection[str]:
+        return self._captured(strict=False)
 
     def tables(self, known: Collection[str] = ()) -> Sequence[TableSchema]:
         """What is captured now, in include-list order."""
@@ -232,14 +227,6 @@ class LogSource(Source, Generic[Table, Planner]):
         health = self._health(offset)
         return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
 
-    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
-        """The known tables that are not captured now; those that a run has found where the server can't be reached."""
-        try:
-            captured = self._captured(strict=False)
-        except HeadraceError:
-            return tuple(offset.uncaptured)
-        return tuple(uncaptured_tables(offset, captured, self._means))
-
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
         if self.settings.get("snapshot_mode") == "initial_only":
@@ -250,16 +237,6 @@ class LogSource(Source, Generic[Table, Planner]):
         by_id = {table.id: table for table in self._captured(strict=False).values()}
         for id, filter in requested_tables(signal, by_id.values()):
             self._check_filter(by_id[id], filter)
-
-    def signal(self, signal: Signal) -> Sequence[str]:
-        """Insert a row into the signal table; write a file where there is none."""
-        if self.settings.get("signal_data_collection"):
-            return [self._insert(signal)]
-        return [f"file {signal_file(self.settings.get('signal_path'), signal)}"]
-
-    def has_signals(self, offset: Offset) -> bool:
-        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings.get("signal_path"), AdHoc.from_json(offset.ad_hoc).files)
 
     def move(self, wanted: TableMove, offset: Offset) -> MovePlan:
         """What it takes to leave out changes of one table."""

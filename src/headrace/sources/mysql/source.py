@@ -192,12 +192,12 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
         with connect(self.settings) as connection:
             check_filter(connection, table, filter)
 
-    def _insert(self, signal: Signal) -> str:
+    def _insert(self, signal: Signal) -> list[str]:
         with connect(self.settings) as connection:
             tables = Catalog(connection, self.settings).captured(strict=False)
             table = require_signal_table(self.settings.signal_data_collection, tables)
             insert_signal(connection, table, signal)
-        return f"table {table.path}"
+        return [f"table {table.path}"]
 
     def _position(self, text: str, head: str) -> str:
         """As in `LogSource`: a file and a byte of the log, or `now`."""

@@ -150,16 +150,16 @@ def _effects(sql: str, known: dict[str, NativeType]) -> Effects:
     tokens = list(_tokens(sql))
     effects = Effects()
     # ALTER TABLE, and the name with or without its schema.
-    place = 5 if len(tokens) > 4 and tokens[3].text == "." else 3
-    if len(tokens) <= place or not (tokens[0].is_word("ALTER") and tokens[1].is_word("TABLE")):
+    verb = 5 if len(tokens) > 4 and tokens[3].text == "." else 3
+    if len(tokens) <= verb or not (tokens[0].is_word("ALTER") and tokens[1].is_word("TABLE")):
         effects.reasons.append("a statement that can't be read altered it")
         return effects
     if any(a.is_word("INCLUDING") and b.is_word("ROWS") for a, b in pairwise(tokens)):
         effects.reasons.append("rows were left out while it was moved (INCLUDING ROWS)")
-    if not tokens[place].is_word(*_VERBS, *_KEEPING):
-        effects.reasons.append(f"it was altered by {tokens[place].text.upper()}")
+    if not tokens[verb].is_word(*_VERBS, *_KEEPING):
+        effects.reasons.append(f"it was altered by {tokens[verb].text.upper()}")
     clauses: list[list[Token]] = []
-    for token in tokens[place:]:
+    for token in tokens[verb:]:
         if token.is_word(*_VERBS) or not clauses:
             clauses.append([])
         clauses[-1].append(token)

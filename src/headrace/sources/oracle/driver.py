@@ -34,14 +34,14 @@ def connect(settings: Mapping[str, Any]) -> Any:
         ) from error
     # LOBs as texts and bytes: a locator would need a round trip for each value.
     oracledb.defaults.fetch_lobs = False
-    place: dict[str, Any] = {"dsn": settings["dsn"]}
+    address: dict[str, Any] = {"dsn": settings["dsn"]}
     if not settings.get("dsn"):
-        place = {
+        address = {
             "host": settings["hostname"],
             "port": int(settings.get("port") or _PORT),
             "service_name": settings["database"],
         }
     seconds = -(-int(settings.get("connect_timeout_ms") or 0) // 1000)
     if seconds:
-        place["tcp_connect_timeout"] = seconds
-    return oracledb.connect(user=settings.get("user"), password=settings.get("password"), **place)
+        address["tcp_connect_timeout"] = seconds
+    return oracledb.connect(user=settings.get("user"), password=settings.get("password"), **address)

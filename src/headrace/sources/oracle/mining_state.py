@@ -189,8 +189,8 @@ class MinedRanges:
         for group in groups:
             joined = self._staging(schemas).joined(group) if len(group) >= _JOINED else None
             if joined is not None:
-                place = self._ahead.index(group[0])
-                self._ahead[place : place + len(group)] = [joined[0]]
+                index = self._ahead.index(group[0])
+                self._ahead[index : index + len(group)] = [joined[0]]
 
     def fewer(
         self, ranges: list[ScnRange], pending: Sequence[Transaction], indexes: Mined, end: Offset

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.errors import DataLossError, PositionMismatch
+from headrace.errors import DataLossError
 from headrace.sources.base import Limit
+from headrace.sources.batch_planner import BatchPlanner
 from headrace.sources.offset import Offset, TableProgress
 from headrace.sources.oracle import logs, scn, statements
 from headrace.sources.oracle.captured_table import OracleTable, owners_and_names, tables_of
@@ -42,7 +43,7 @@ from headrace.sources.oracle.snapshot_read import (
 from headrace.sources.oracle.staging import Staging
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc
-from headrace.sources.snapshots.chunks import read_first, reads_all, snapshot_finished
+from headrace.sources.snapshots.chunks import read_first, reads_all
 from headrace.sources.snapshots.ends_equal import say_read_once_more
 from headrace.sources.tables.lost import say_made_again, say_returned, say_uncaptured
 from headrace.sources.tables.rewrites import follow_rewrites
@@ -70,7 +71,7 @@ class _LogReach:
     mining: list[ScnRange]
 
 
-class OraclePlanner:
+class OraclePlanner(BatchPlanner[OracleSettings]):
     """Plans one batch.
 
     Args:
@@ -98,14 +99,12 @@ class OraclePlanner:
         restarted: bool,
         again: bool = False,
     ) -> None:
+        super().__init__(settings, identity, restarted=restarted)
         self._connect = connect
-        self._settings = settings
-        self._identity = identity
         self._mine = mine
         self._upper = upper
         self._staging = staging
         self._ranges = MinedRanges(settings, mine=mine, staging=staging, ahead=ahead, restarted=restarted)
-        self._restarted = restarted
         self._again = again
         self._in_redo = settings.log_mining_strategy == logs.IN_REDO
         self._rules = OracleTableRules(settings)
@@ -137,14 +136,7 @@ class OraclePlanner:
                 end = known if start is known else MiningState.of(start).settled().in_offset(start)
             if end == known:
                 return known
-        end = replace(end, initial=end.initial and not snapshot_finished(end)).counting_reads(start)
-        return replace(end, capture_time=now, heartbeat=now if self._heartbeat_is_due(start, now) else end.heartbeat)
-
-    def _heartbeat_is_due(self, start: Offset, now: dt.datetime) -> bool:
-        every = self._settings.heartbeat_interval_ms
-        if not every:
-            return False
-        return start.heartbeat is None or now - start.heartbeat >= dt.timedelta(milliseconds=every)
+        return self._planned(start, end, now)
 
     def preview(self, start: Offset) -> Offset:
         """What the next batch would begin with: the first one with a chunk, a later one with the tables that are new or
@@ -232,15 +224,12 @@ class OraclePlanner:
     def _chunks(
         self, lagging: Mapping[str, TableProgress], tables: Mapping[str, OracleTable], limit: Limit
     ) -> dict[str, TableProgress]:
-        budget = limit.chunks or self._settings.snapshot_chunks_per_batch
-        advanced = {}
         with self._connect(self._settings.pdb) as connection:
-            for path, progress in lagging.items():
-                if not progress.done:
-                    progress = more_chunks(connection, tables[path], progress, self._settings, budget)
-                    budget -= len(progress.bounds)
-                advanced[path] = progress
-        return advanced
+
+            def more(path: str, progress: TableProgress, budget: int) -> TableProgress:
+                return more_chunks(connection, tables[path], progress, self._settings, budget)
+
+            return self._with_chunks(lagging, limit, more)
 
     def _with_fresh(self, start: Offset) -> Offset:
         """With the tables that the options mean since the last run; their snapshot is as of where the stream is."""
@@ -537,11 +526,7 @@ class OraclePlanner:
         return signals_of(parts, table, staging, self._settings)
 
     def _require_same_database(self, start: Offset) -> None:
-        if start.source != self._identity:
-            raise PositionMismatch(
-                f"The checkpoint belongs to '{start.source}', not to '{self._identity}'.",
-                remedy="Use another checkpoint for another database.",
-            )
+        self._require_own(start)
         if not self._restarted:
             return
         with self._connect("") as connection:

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from headrace import faultpoints
 from headrace.changes import TableId, TableSchema
-from headrace.errors import CaptureError, HeadraceError, OptionError
+from headrace.errors import CaptureError, OptionError
 from headrace.passwords import password_of
 from headrace.permissions import MissingPermission
 from headrace.sources.base import ONE_CHUNK, Limit, Slice, Source
+from headrace.sources.database_source import DatabaseSource
 from headrace.sources.health import Health
 from headrace.sources.offset import Offset
 from headrace.sources.oracle import scn, statements
@@ -61,7 +62,6 @@ from headrace.sources.oracle.slices import (
 )
 from headrace.sources.oracle.snapshot_read import require_set_up
 from headrace.sources.oracle.staging import Staging
-from headrace.sources.signal_files import has_files, signal_file
 from headrace.sources.signals import SIGNAL_COLUMNS, Signal
 from headrace.sources.snapshots.ad_hoc import AdHoc, requested_tables
 from headrace.sources.snapshots.chunks import found_empty, plan_chunks, read_first
@@ -69,7 +69,7 @@ from headrace.sources.snapshots.ends_equal import end_markers
 from headrace.sources.snapshots.requests import NO_ROW, refused_filter
 from headrace.sources.snapshots.select_overrides import SelectOverrides
 from headrace.sources.stream_options import WHOLE_TABLES
-from headrace.sources.tables.lost import forgiven, uncaptured_tables
+from headrace.sources.tables.lost import forgiven
 from headrace.sources.tables.restricted import RestrictedRead, require_whole_reads
 from headrace.sources.tables.rewrites import Unlogged
 from headrace.sources.tables.unmatched import Unmatched, columns_of, gone_table, has_names, unmatched
@@ -79,7 +79,7 @@ _KEPT_INDEXES = 256
 _LOG = logging.getLogger("headrace.sources")
 
 
-class OracleSource(Source):
+class OracleSource(DatabaseSource):
     """Changes of an Oracle database from its redo logs, by LogMiner."""
 
     name = "oracle"
@@ -172,15 +172,15 @@ class OracleSource(Source):
                 return ()
         with self._connect(self.settings.pdb) as connection:
             captured = choose(connection, self.settings).tables
-            places = [(str(owner), str(name)) for owner, name in connection.rows(statements.NO_LOGGING)]
+            names = [(str(owner), str(name)) for owner, name in connection.rows(statements.NO_LOGGING)]
         return [
             Unlogged(
-                ".".join(place),
+                ".".join(name),
                 "It is NOLOGGING: rows that are inserted by direct path (APPEND, SQL*Loader) are in no log.",
                 "Run ALTER TABLE ... LOGGING, or ALTER DATABASE FORCE LOGGING; read it again after such a load.",
             )
-            for place in places
-            if place in captured
+            for name in names
+            if name in captured
         ]
 
     def restricted_reads(self) -> Sequence[RestrictedRead]:
@@ -290,15 +290,13 @@ class OracleSource(Source):
         health = HealthProbe(self._connect, self.settings, self._staging).ask(offset)
         return health if offset is None else replace(health, uncaptured=self._uncaptured(offset))
 
-    def _uncaptured(self, offset: Offset) -> tuple[str, ...]:
-        """The known tables that are not captured now; those that a run has found where the server can't be reached."""
-        try:
-            with self._connect(self.settings.pdb) as connection:
-                chosen = choose(connection, self.settings)
-        except HeadraceError:
-            return tuple(offset.uncaptured)
-        whole = [path for path in chosen.paths if path not in offset.uncaptured or chosen.logs_all(path)]
-        return tuple(uncaptured_tables(offset, whole, Selection(self.settings).means_path))
+    def _captured_now(self, offset: Offset) -> Collection[str]:
+        with self._connect(self.settings.pdb) as connection:
+            chosen = choose(connection, self.settings)
+        return [path for path in chosen.paths if path not in offset.uncaptured or chosen.logs_all(path)]
+
+    def _means(self, path: str) -> bool:
+        return Selection(self.settings).means_path(path)
 
     def check_signal(self, signal: Signal) -> None:
         """Whether the tables that it names are captured, and the server takes its filters."""
@@ -321,22 +319,12 @@ class OracleSource(Source):
                 except OracleError as error:
                     raise refused_filter(id, error.message) from error
 
-    def signal(self, signal: Signal) -> Sequence[str]:
-        """Insert a row into the signal table; write a file where there is none."""
-        if self.settings.signal_data_collection:
-            return [self._insert(signal)]
-        return [f"file {signal_file(self.settings.signal_path, signal)}"]
-
     def execute(self, statement: str) -> None:
         with self._connect(self.settings.pdb) as connection:
             connection.run(statement)
             connection.commit()
 
-    def has_signals(self, offset: Offset) -> bool:
-        """Whether the signal folder has files that were not taken yet; rows of a signal table are commits."""
-        return has_files(self.settings.signal_path, AdHoc.from_json(offset.ad_hoc).files)
-
-    def _insert(self, signal: Signal) -> str:
+    def _insert(self, signal: Signal) -> list[str]:
         with self._connect(self.settings.pdb) as connection:
             tables = captured_tables(connection, self._database, self.settings, strict=False)
             table = require_signal_table(self.settings.signal_data_collection, self._database, tables)
@@ -351,7 +339,7 @@ class OracleSource(Source):
                     remedy=f"Run GRANT INSERT ON {statements.table_name(table)} TO the user, give the signal an id "
                     "that is not there yet, or use 'signal_path'.",
                 ) from error
-        return f"table {table.id.path} of database {self._database}"
+        return [f"table {table.id.path} of database {self._database}"]
 
     def acknowledge(self, offset: Offset) -> None:
         """Staging forgets ranges whose transactions are all delivered."""

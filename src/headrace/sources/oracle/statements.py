@@ -259,11 +259,11 @@ def _range(
 
     def limit(letter: str, number: int, text: str | None) -> KeyLimit:
         name = table.chunk_key[number]
-        column, nullable, place = quoted(name), table.schema.column(name).nullable, f"{letter}{number}"
+        column, nullable, parameter = quoted(name), table.schema.column(name).nullable, f"{letter}{number}"
         if text is None:
             return KeyLimit(column, nullable)
-        parameters[place] = text
-        return KeyLimit(column, nullable, table.native(name).marker(place))
+        parameters[parameter] = text
+        return KeyLimit(column, nullable, table.native(name).marker(parameter))
 
     bounds = (
         None if key is None else [limit(letter, number, text) for number, text in enumerate(key)]

@@ -165,8 +165,8 @@ class Transactions:
         depth = begun - ended + (before.open is not None)
         wrong = np.flatnonzero((depth < 0) | (depth > 1) | (is_row & (depth != 1)))
         if len(wrong):
-            place = lsn.to_server(int(messages.lsns[wrong[0]]))
-            raise FormatError(f"The message of pgoutput at {place} is not inside of one transaction.")
+            position = lsn.to_server(int(messages.lsns[wrong[0]]))
+            raise FormatError(f"The message of pgoutput at {position} is not inside of one transaction.")
         going_on = before.open or Transaction(0, 0, -1, before.previous)
         begins = np.flatnonzero(is_begin)
         ends = np.concatenate([[before.previous], messages.seconds[is_commit]])

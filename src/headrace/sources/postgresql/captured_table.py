@@ -129,8 +129,8 @@ def postgres_table(
         OptionError: no column is left, or a mask can't be applied.
     """
     captured = [
-        (column.column(place, large=column.native.large and storage.identity.may_lack(column.name)), column.native)
-        for place, column in enumerate(columns, 1)
+        (column.column(position, large=column.native.large and storage.identity.may_lack(column.name)), column.native)
+        for position, column in enumerate(columns, 1)
     ]
     table = rules.chosen(id, captured, storage.identity.preferred(keys), comment)
     numbers = {column.name: column.number for column in columns if column.number}

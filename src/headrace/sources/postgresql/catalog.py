@@ -77,8 +77,8 @@ def constant_defaults(connection: Connection, columns: Sequence[tuple[str | None
     asked = [f"format('%s', ({columns[n][0]})::{name})" for n, (name,) in zip(at, names, strict=True)]
     for start in range(0, len(asked), _MOST_COLUMNS):
         part = asked[start : start + _MOST_COLUMNS]
-        for place, text in zip(at[start : start + _MOST_COLUMNS], _answers(connection, part), strict=True):
-            defaults[place] = None if text is None else _canonical(text, columns[place][1])
+        for index, text in zip(at[start : start + _MOST_COLUMNS], _answers(connection, part), strict=True):
+            defaults[index] = None if text is None else _canonical(text, columns[index][1])
     return defaults
 
 

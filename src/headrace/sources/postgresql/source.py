@@ -173,12 +173,12 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
         with connect(self.settings) as connection:
             check_filter(connection, table, filter)
 
-    def _insert(self, signal: Signal) -> str:
+    def _insert(self, signal: Signal) -> list[str]:
         with connect(self.settings) as connection:
             tables = captured_tables(connection, self.settings.database, self.settings, strict=False)
             table = require_signal_table(self.settings.signal_data_collection, self.settings.database, tables)
             insert_signal(connection, table, signal)
-        return f"table {table.id.path} of database {self.settings.database}"
+        return [f"table {table.id.path} of database {self.settings.database}"]
 
     def _position(self, text: str, head: str) -> str:
         """As in `LogSource`: an LSN as the server writes it, or `now`."""
