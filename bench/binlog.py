@@ -72,7 +72,7 @@ def _scan(window: Window, names: list[tuple[str, str]], settings: MysqlSettings)
     for block in log_from(settings, window.log, window.start):
         scan.take(block)
     scan.finish()
-    return len(scan.seen.gtids)
+    return len(scan.scan.gtids)
 
 
 def _end(server: MySqlServer) -> tuple[str, BinlogPosition]:
