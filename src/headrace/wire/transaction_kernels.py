@@ -3,6 +3,7 @@
 An ordinary transaction has nothing but rows, one after the other in a block of bytes: its GTID event, a BEGIN where
 MySQL writes one, tables, rows and statements' texts, and the XID at its end. The first transaction that is anything
 else ends the walk, so that who asks reads that one by itself; so does one with a wrong checksum or a wrong position.
+Of a transaction that does not fit into a block, whole statements are found in the same way.
 """
 
 from __future__ import annotations
@@ -64,30 +65,43 @@ class Ordinary(NamedTuple):
 
 @kernel
 def ordinary_transactions(
-    data: Array, first: Any, position: Any, limit: Any, checksums: Any, mariadb: Any, out: Ordinary, counts: Array
+    data: Array,
+    first: Any,
+    position: Any,
+    limit: Any,
+    begun: Any,
+    checksums: Any,
+    mariadb: Any,
+    out: Ordinary,
+    counts: Array,
 ) -> Any:
-    """Find transactions up to the first that is not ordinary, or not whole, or for which `out` has no room.
+    """Find transactions up to the first that is not ordinary, or not whole, or for which `out` has no room. Or find
+    statements of one transaction up to its end, or the first that is not ordinary or not whole.
 
     Args:
         data: events, one after another.
         first: where the first transaction begins in them.
         position: where it begins in its file.
         limit: no transaction that begins here or later is taken; -1 for none.
+        begun: the ordinal before the first statement of a transaction that is under way; -1 where transactions begin.
         checksums: whether events have them.
         mariadb: whether transactions begin as MariaDB's do; else as MySQL's.
         out: what is filled.
         counts: takes how many transactions, rows events and tables there are.
 
     Returns:
-        Where the next transaction begins in the data.
+        Where the next transaction, or statement, begins in the data.
     """
     transactions, events, maps = 0, 0, 0
+    inside = begun >= 0
     tail = _CHECKSUM if checksums else 0
     ids, known = out.numbers[0], out.numbers[1]
     i = first
     while transactions < out.transactions.shape[0] and (limit < 0 or position < limit):
         at, in_file, count, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
+        if inside:
+            ordinal, state = begun, 2
         # 0: the transaction begins next. 1: BEGIN is next. 2: inside.
         while at + HEADER <= data.size:
             size, kind = _number(data, at + 9, 4), byte(data, at + 4)
@@ -143,7 +157,7 @@ def ordinary_transactions(
                     break
                 out.transactions[U(transactions), U(5)] = _number(data, body, 4)
                 state = 2
-            elif kind == _XID:
+            elif kind == _XID and not inside:
                 whole = True
             elif kind == _MAP:
                 if end - body < 8 or described == MOST_MAPS:
@@ -184,6 +198,8 @@ def ordinary_transactions(
                 ordinal += end - body
                 if byte(data, body + 6) & 1:
                     described = 0
+                    if inside:
+                        i, events, maps = at + size, count, tables
             elif kind == _ROWS_QUERY:
                 if end == body:
                     break

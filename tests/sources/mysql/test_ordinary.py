@@ -170,6 +170,21 @@ def test_small_transactions_are_not_read_event_by_event(mariadb, silent):
     assert read.call_count == 2
 
 
+@pytest.mark.parametrize("mariadb", [True, False], ids=["mariadb", "mysql"])
+def test_the_statements_of_a_large_transaction_are_not_read_event_by_event(mariadb):
+    inner = [part for n in range(20_000) for part in (described(1, b"t"), written(1, [n], mariadb))]
+    events = [turn("log.000001"), format_description(FIRST, server="11.4-MariaDB" if mariadb else "9.7.4")]
+    position = FIRST + len(events[-1])
+    for kind, body in [*begin(1, mariadb), *inner, END]:
+        events.append(event(kind, body, start=position))
+        position += len(events[-1])
+    with mock.patch.object(TransactionReader, "read", autospec=True, side_effect=TransactionReader.read) as read:
+        rows = rows_of(events, FIRST, position, mariadb, 1001, one_by_one=False)
+    assert [row["key_text"] for row in rows if row["op"] == "c"] == [f'["{n}"]' for n in range(20_000)]
+    # What opens the file and the transaction, the end, and a statement where two blocks meet.
+    assert read.call_count < 100
+
+
 @given(st.data())
 def test_damage_stops_with_the_same_error(data):
     events, end = plain(4)

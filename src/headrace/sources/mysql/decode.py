@@ -243,7 +243,7 @@ class WindowDecoder:
             yield from self._flush()
 
     def _take_run(self, run: Run, data: memoryview) -> None:
-        """The rows of ordinary transactions."""
+        """The rows of ordinary transactions, or of statements of one."""
         layouts = np.full(len(run.maps), -1, np.int64)
         paths = [""] * len(run.maps)
         for number, described in enumerate(run.maps):

@@ -152,17 +152,24 @@ class LogScan:
         while position < len(view) and not self.finished:
             run = self._reader.run(view, position)
             if run is not None:
-                self._take_run(run)
+                self._take_run(run, position)
                 position = run.after
                 continue
             event = event_at(view, position)
             position += len(event)
             self._take_event(event)
 
-    def _take_run(self, run: Run) -> None:
-        """Ordinary transactions, up to the last one that is wanted."""
+    def _take_run(self, run: Run, first: int) -> None:
+        """Ordinary transactions, up to the last one that is wanted; or statements of one."""
         captured = np.array([self._reader.is_captured(described) for described in run.maps], np.bool_)
         events = captured[run.of]
+        if run.inside:
+            self._since += run.after - first
+            begins = self._reader.position.at(run.positions[0]).text
+            for described in np.unique(run.of[events]).tolist():
+                self._has_rows = True
+                self._rows_of[run.maps[described], len(self._statements)] = begins
+            return
         with_rows = set(np.unique(run.events[events, 0]).tolist())
         after = self._reader.position
         ends = [*run.positions[1:], after.position]

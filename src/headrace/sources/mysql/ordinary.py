@@ -1,4 +1,7 @@
-"""Ordinary transactions of the log: many at once, as arrays. `TransactionReader.read` says the same one by one."""
+"""Ordinary transactions of the log, and statements of a long one: many at once, as arrays.
+
+`TransactionReader.read` says the same one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ _MOST_TABLES = 64
 _SMALLEST_GROUP, _SMALLEST_EVENT = 100, 30
 """Bytes, which bound how many transactions and events a block can have."""
 _SPAN = 1024 * 1024
-"""Bytes that are looked at in one go. Larger transactions are read event by event, which costs their rows little."""
+"""Bytes that are looked at in one go. Of a larger transaction statements are taken."""
 
 
 class Run(NamedTuple):
-    """Transactions one after another, each a whole transaction that has nothing but rows.
+    """Transactions one after another, each a whole one that has nothing but rows; or statements of one transaction.
 
     Args:
         positions: where each transaction begins in its file.
@@ -33,6 +36,7 @@ class Run(NamedTuple):
         of: of each rows event the number of its table.
         maps: the description of each table.
         after: where the events after them begin in the data.
+        inside: whether they are statements of one transaction, which began before them and goes on.
     """
 
     positions: list[int]
@@ -40,6 +44,18 @@ class Run(NamedTuple):
     servers: list[int]
     gtids: list[str | None]
     threads: list[int]
+    events: Array
+    of: Array
+    maps: list[bytes]
+    after: int
+    inside: bool = False
+
+
+class _Found(NamedTuple):
+    """What the kernel filled; see `Ordinary`."""
+
+    transactions: Array
+    times: Array
     events: Array
     of: Array
     maps: list[bytes]
@@ -58,6 +74,46 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         checksums: whether events have them.
         mariadb: whether MariaDB wrote the log.
     """
+    found = _found(data, first, position, limit, -1, checksums=checksums, mariadb=mariadb)
+    positions, seconds, servers, numbers, names, threads = found.transactions.T
+    times: Array = np.where(found.times < 0, seconds * _MICROSECONDS, found.times)
+    each = zip(names.tolist(), servers.tolist(), numbers.tolist(), strict=True)
+    gtids: list[str | None]
+    if mariadb:
+        gtids = [f"{domain}-{server}-{number}" for domain, server, number in each]
+    else:
+        near = data[first:]
+        gtids = [f"{_uuid(bytes(near[at : at + 16]))}:{n}" if n else None for at, _, n in each]
+    return Run(
+        positions.tolist(),
+        times.tolist(),
+        servers.tolist(),
+        gtids,
+        threads.tolist(),
+        found.events,
+        found.of,
+        found.maps,
+        found.after,
+    )
+
+
+def statements_run(
+    data: memoryview, first: int, position: int, transaction: Run, ordinal: int, *, checksums: bool, mariadb: bool
+) -> Run:
+    """The ordinary statements that lie at a position of the data inside of a transaction.
+
+    Args:
+        data, first, position, checksums, mariadb: see `ordinary_run`.
+        transaction: it, without events.
+        ordinal: that before the first statement.
+    """
+    found = _found(data, first, position, -1, ordinal, checksums=checksums, mariadb=mariadb)
+    return transaction._replace(events=found.events, of=found.of, maps=found.maps, after=found.after)
+
+
+def _found(
+    data: memoryview, first: int, position: int, limit: int, begun: int, *, checksums: bool, mariadb: bool
+) -> _Found:
     near = data[first : first + _SPAN]
     size, octets = len(near), np.frombuffer(near, np.uint8)
     # Kernels are compiled for each kind of array, so that there is to be one only.
@@ -72,22 +128,11 @@ def ordinary_run(data: memoryview, first: int, position: int, limit: int, *, che
         np.empty((2, kernels.MOST_MAPS), np.int64),
     )
     counts = np.zeros(3, np.int64)
-    after = kernels.ordinary_transactions(octets, 0, position, limit, checksums, mariadb, out, counts)
+    after = kernels.ordinary_transactions(octets, 0, position, limit, begun, checksums, mariadb, out, counts)
     transactions, events, maps = counts.tolist()
-    positions, seconds, servers, numbers, names, threads = out.transactions[:transactions].T
-    times: Array = np.where(out.times[:transactions] < 0, seconds * _MICROSECONDS, out.times[:transactions])
-    each = zip(names.tolist(), servers.tolist(), numbers.tolist(), strict=True)
-    gtids: list[str | None]
-    if mariadb:
-        gtids = [f"{domain}-{server}-{number}" for domain, server, number in each]
-    else:
-        gtids = [f"{_uuid(bytes(near[at : at + 16]))}:{n}" if n else None for at, _, n in each]
-    return Run(
-        positions.tolist(),
-        times.tolist(),
-        servers.tolist(),
-        gtids,
-        threads.tolist(),
+    return _Found(
+        out.transactions[:transactions],
+        out.times[:transactions],
         _from(first, out.events[:events]),
         out.of[:events],
         [bytes(near[start:end]) for start, end in out.maps[:maps].tolist()],

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from headrace.errors import CaptureError, FormatError
 from headrace.sources.mysql import gtid
 from headrace.sources.mysql.binlog_position import BinlogPosition
@@ -30,7 +32,7 @@ from headrace.sources.mysql.events import (
     rows_query,
 )
 from headrace.sources.mysql.gtid import GtidStart
-from headrace.sources.mysql.ordinary import Run, ordinary_run
+from headrace.sources.mysql.ordinary import Run, ordinary_run, statements_run
 from headrace.sources.mysql.statements import Meaning, Named, Statement, names_in, read_query, read_statement
 from headrace.sources.mysql.table_map import description, table_id, table_named
 
@@ -41,6 +43,8 @@ _NO_TABLE = 0xFFFFFF
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 _GTIDS = frozenset((EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID))
 _EDGES_OF_FILES = frozenset((EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.STOP))
+_BEGINS_OF_STATEMENTS = frozenset((EventType.TABLE_MAP, EventType.ANNOTATE_ROWS, EventType.ROWS_QUERY))
+_MOST_VAIN = 8
 _VARIABLES = frozenset((EventType.INTVAR, EventType.RAND, EventType.USER_VAR))
 """What a statement needs that follows, which decides what they are for."""
 _WITHOUT_MEANING = frozenset(
@@ -198,6 +202,7 @@ class _Open:
         thread, query: see `RowsEvent`.
         without_effect: see `GtidStart`.
         changed: the captured tables that it has rows of.
+        vain: how often in a row no ordinary statement was found where one began.
         maps: the tables that rows may be of, by the numbers that the statement uses; None where not captured.
     """
 
@@ -210,6 +215,7 @@ class _Open:
     query: bytes | None = None
     without_effect: bool = False
     changed: set[str] = field(default_factory=set)
+    vain: int = 0
     maps: dict[int, tuple[str, bytes] | None] = field(default_factory=dict)
 
 
@@ -294,7 +300,8 @@ class TransactionReader:
             )
 
     def run(self, data: memoryview, first: int) -> Run | None:
-        """The ordinary transactions at a position of what the server sent, which are passed over then.
+        """The ordinary transactions at a position of what the server sent, or ordinary statements of the transaction
+        that has begun. They are passed over then.
 
         They mean what `read` would say of their events: rows, and the ends of transactions.
 
@@ -306,9 +313,11 @@ class TransactionReader:
             None where `read` has to take the next event.
         """
         frames, here, end = self._frames, self._here(), self._end
-        if self.finished or self._open is not None or not self._turned or frames.description is None:
+        if self.finished or not self._turned or frames.description is None or len(data) - first < HEADER_SIZE:
             return None
-        if here < self._start or len(data) - first < HEADER_SIZE or data[first + _KIND_PLACE] not in _GTIDS:
+        if self._open is not None:
+            return self._statements(self._open, data, first)
+        if here < self._start or data[first + _KIND_PLACE] not in _GTIDS:
             return None
         limit = end.position if (here.epoch, here.file) == (end.epoch, end.file) else -1
         description = frames.description
@@ -320,6 +329,39 @@ class TransactionReader:
         frames.position += ordinary.after - first
         self.finished = self._here() >= end
         return ordinary
+
+    def _statements(self, within: _Open, data: memoryview, first: int) -> Run | None:
+        """Ordinary statements of a transaction; None where `read` has to take the next event."""
+        if data[first + _KIND_PLACE] not in _BEGINS_OF_STATEMENTS or within.maps or within.vain == _MOST_VAIN:
+            return None
+        if not within.begun or within.held or not within.wanted:
+            return None
+        frames, description, of = self._frames, self._frames.description, within.transaction
+        assert description is not None
+        none = np.empty(0, np.int64)
+        thread = -1 if within.thread is None else within.thread
+        transaction = Run(
+            [of.position.position], [of.time], [of.server], [of.gtid], [thread], none, none, [], first, inside=True
+        )
+        run = statements_run(
+            data,
+            first,
+            frames.position,
+            transaction,
+            within.ordinal,
+            checksums=frames.checksums,
+            mariadb=description.mariadb,
+        )
+        if run.after == first:
+            # A statement may be cut by the end of the data, but not several in a row.
+            within.vain += 1
+            return None
+        tables = {table_named(run.maps[number]) for number in np.unique(run.of).tolist()}
+        within.changed.update(map(".".join, tables & self._tables))
+        within.ordinal += int((run.events[:, 5] - run.events[:, 4]).sum())
+        within.query, within.vain = None, 0
+        frames.position += run.after - first
+        return run
 
     def is_captured(self, described: bytes) -> bool:
         return table_named(described) in self._tables
