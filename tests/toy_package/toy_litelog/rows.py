@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from headrace.sources.log.window import ChunkSlice, WindowSlice
 from headrace.sources.offset import Key
 from headrace.sources.rows import ChangeRow, change_rows
 from headrace.sources.snapshots.chunks import Chunk, KeyLimit, between
-from headrace.sources.snapshots.requests import IncrementalChunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 from headrace.sources.snapshots.snapshot_rows import SnapshotRows
 from headrace.sources.tables.masks import Masks
 from toy_litelog import log
@@ -74,6 +74,8 @@ def facts_of(commit: str) -> dict[str, str]:
 class SnapshotSlice(ChunkSlice[LitelogSettings, LiteTable, Chunk]):
     """One chunk of a snapshot, as the table is at the earliest at its commit."""
 
+    kind: ClassVar[str] = "snapshot"
+
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         rows = _snapshot_rows(self.table, settings, self.capture_time)
         yield rows.schema_of(self.chunk)
@@ -87,6 +89,9 @@ class SnapshotSlice(ChunkSlice[LitelogSettings, LiteTable, Chunk]):
 @dataclass(frozen=True)
 class IncrementalSlice(ChunkSlice[LitelogSettings, LiteTable, IncrementalChunk]):
     """One chunk that is read beside the stream; what is newer in it than the batch's end comes again with the log."""
+
+    kind: ClassVar[str] = INCREMENTAL
+    commit: str
 
     def rows(self, settings: LitelogSettings) -> Iterator[pa.RecordBatch]:
         table = self.table.cut_by(self.chunk.key)

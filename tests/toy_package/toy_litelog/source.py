@@ -65,10 +65,10 @@ class LitelogSource(LogSource[LiteTable, Planner]):
         return LitelogMarkers(CONNECTOR, database(self.settings.path))
 
     def _chunks(self, table: LiteTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[SnapshotSlice]:
-        yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time) for chunk in chunks)
+        yield from (SnapshotSlice(table, chunk, end.capture_time) for chunk in chunks)
 
     def _increment(self, table: LiteTable, chunk: IncrementalChunk, end: Offset) -> IncrementalSlice:
-        return IncrementalSlice(table, chunk, end.commit, end.capture_time)
+        return IncrementalSlice(table, chunk, end.capture_time, end.commit)
 
     def _windows(
         self, start: Offset, end: Offset, tables: Mapping[str, LiteTable], after: Mapping[str, str]

@@ -21,7 +21,7 @@ from headrace.sources.offset import Offset, all_known
 from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.signals import Signal
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
+from headrace.sources.snapshots.requests import IncrementalChunk
 from headrace.sources.table_versions import MovePlan, TableMove
 from headrace.sources.tables.table_rules import SourceTable
 
@@ -147,13 +147,9 @@ Settings = TypeVar("Settings", contravariant=True)
 class LogSlice(ABC, Generic[Settings]):
     """What one task reads."""
 
+    kind: ClassVar[str]
     same_rows: ClassVar[bool] = True
     """Whether every reading gives the same rows in the same order; if not, they are of live tables."""
-
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """As `Slice.kind`."""
 
     @property
     def tables(self) -> tuple[str, ...] | None:
@@ -194,20 +190,13 @@ class ChunkSlice(LogSlice[Settings], Generic[Settings, Table, Rows]):
     Args:
         table: the table as the offset knows it.
         chunk: which rows of it.
-        commit: where the batch ends.
-        capture_time: when it was planned.
+        capture_time: when the batch was planned.
     """
 
     same_rows: ClassVar[bool] = False
     table: Table
     chunk: Rows
-    commit: str
     capture_time: dt.datetime | None
-
-    @property
-    def kind(self) -> str:
-        """`snapshot`, or `incremental` for a chunk that is read beside the stream."""
-        return "snapshot" if isinstance(self.chunk, Chunk) else INCREMENTAL
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -243,13 +232,9 @@ class WindowSlice(LogSlice[Settings], Generic[Settings, Part]):
         capture_time: when the batch was planned.
     """
 
+    kind: ClassVar[str] = "stream"
     window: Part
     capture_time: dt.datetime | None
-
-    @property
-    def kind(self) -> str:
-        """`stream`."""
-        return "stream"
 
     @property
     def schemas(self) -> Sequence[TableSchema]:
@@ -276,13 +261,9 @@ class MarkerSlice(LogSlice[object]):
         capture_time: when the batch was planned.
     """
 
+    kind: ClassVar[str] = "markers"
     markers: tuple[Marker, ...]
     capture_time: dt.datetime | None
-
-    @property
-    def kind(self) -> str:
-        """`markers`."""
-        return "markers"
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -31,7 +32,7 @@ from headrace.sources.mysql.transactions import Prepared
 from headrace.sources.mysql.visibility import Snapshots
 from headrace.sources.mysql.window import Window
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import IncrementalChunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 
 def read_window(window: Window, settings: MysqlSettings, capture_time: dt.datetime | None) -> Iterator[pa.RecordBatch]:
@@ -109,6 +110,7 @@ class SnapshotSlice(ChunkSlice[MysqlSettings, MysqlTable, Chunk]):
         log: the server and its log.
     """
 
+    kind: ClassVar[str] = "snapshot"
     log: LogState
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:
@@ -127,9 +129,12 @@ class IncrementalSlice(ChunkSlice[MysqlSettings, MysqlTable, IncrementalChunk]):
     """Reads one chunk of an incremental snapshot.
 
     Args:
+        commit: where the batch ends.
         log: the server and its log.
     """
 
+    kind: ClassVar[str] = INCREMENTAL
+    commit: str
     log: LogState
 
     def rows(self, settings: MysqlSettings) -> Iterator[pa.RecordBatch]:

@@ -151,10 +151,10 @@ class MysqlSource(LogSource[MysqlTable, Planner]):
     def _chunks(self, table: MysqlTable, chunks: Sequence[Chunk], end: Offset) -> Iterator[MysqlSlice]:
         log = StreamState.of(end).log
         if self._retries.call(partial(self._planner.can_be_read, table.path, table)):
-            yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time, log) for chunk in chunks)
+            yield from (SnapshotSlice(table, chunk, end.capture_time, log) for chunk in chunks)
 
     def _increment(self, table: MysqlTable, chunk: IncrementalChunk, end: Offset) -> MysqlSlice:
-        return IncrementalSlice(table, chunk, end.commit, end.capture_time, StreamState.of(end).log)
+        return IncrementalSlice(table, chunk, end.capture_time, end.commit, StreamState.of(end).log)
 
     def _windows(
         self, start: Offset, end: Offset, tables: Mapping[str, MysqlTable], after: Mapping[str, str]

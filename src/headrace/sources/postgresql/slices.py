@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from headrace.sources.postgresql.snapshot_read import read_chunk
 from headrace.sources.postgresql.types import TypeCatalog
 from headrace.sources.rows import Marker, marker_batch
 from headrace.sources.snapshots.chunks import Chunk
-from headrace.sources.snapshots.requests import IncrementalChunk
+from headrace.sources.snapshots.requests import INCREMENTAL, IncrementalChunk
 
 _WAIT_SECONDS = 1.0
 
@@ -122,6 +123,7 @@ class SnapshotSlice(ChunkSlice[PostgresSettings, PostgresTable, Chunk]):
         snapshot: the exported snapshot in which it is read; None to read the table as it is.
     """
 
+    kind: ClassVar[str] = "snapshot"
     snapshot: str | None
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
@@ -136,7 +138,14 @@ class SnapshotSlice(ChunkSlice[PostgresSettings, PostgresTable, Chunk]):
 
 @dataclass(frozen=True)
 class IncrementalSlice(ChunkSlice[PostgresSettings, PostgresTable, IncrementalChunk]):
-    """Reads one chunk of an incremental snapshot."""
+    """Reads one chunk of an incremental snapshot.
+
+    Args:
+        commit: where the batch ends.
+    """
+
+    kind: ClassVar[str] = INCREMENTAL
+    commit: str
 
     def rows(self, settings: PostgresSettings) -> Iterator[pa.RecordBatch]:
         with work_on(self.table.schema.id):

@@ -126,10 +126,10 @@ class PostgresSource(LogSource[PostgresTable, Planner]):
         path = table.id.path
         exported = self._planner.exported(path, end.tables[path])
         if exported is not None or self._retries.call(partial(self._planner.can_be_read, path, table)):
-            yield from (SnapshotSlice(table, chunk, end.commit, end.capture_time, exported) for chunk in chunks)
+            yield from (SnapshotSlice(table, chunk, end.capture_time, exported) for chunk in chunks)
 
     def _increment(self, table: PostgresTable, chunk: IncrementalChunk, end: Offset) -> PostgresSlice:
-        return IncrementalSlice(table, chunk, end.commit, end.capture_time)
+        return IncrementalSlice(table, chunk, end.capture_time, end.commit)
 
     def _windows(
         self, start: Offset, end: Offset, tables: Mapping[str, PostgresTable], after: Mapping[str, str]
