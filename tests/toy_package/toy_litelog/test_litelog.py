@@ -84,6 +84,13 @@ def test_chunks_and_changes_make_the_table(path: Path) -> None:
     assert {key: v for key, v in mirrored(rows).items() if key != "0"} == expected
 
 
+def test_the_last_row_of_the_last_table_with_rows_ends_the_snapshot(path: Path) -> None:
+    execute(path, "CREATE TABLE u (id INTEGER PRIMARY KEY)")
+    install.capture(str(path), "u")
+    rows = run_of(path, snapshot_chunks_per_batch=1).all()
+    assert [row["snapshot"] for row in rows if row["op"] == "r"][-1] == "last"
+
+
 def test_values_of_all_types_are_exact(path: Path) -> None:
     run = run_of(path)
     run.all()

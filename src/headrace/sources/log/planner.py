@@ -242,18 +242,26 @@ class LogPlanner(BatchPlanner[AnySettings], ABC, Generic[AnySettings, Table, Ses
         return {}
 
     def _more_chunks(self, path: str, table: Table, progress: TableProgress, budget: int) -> TableProgress:
-        """A table's snapshot with up to `budget` further chunks."""
-        rows = self._settings.snapshot_chunk_rows
-        if budget == 0:
-            return progress
-        if not rows or not table.chunk_key:
-            return replace(progress, bounds=(None,), done=True)
+        """A table's snapshot with up to `budget` further chunks.
+
+        An empty table ends at once even without budget, so that the last row of the last table that has rows is known
+        to be the last. A source whose `_ranges` may wait says here what becomes of the batch then.
+        """
+        rows, last = self._settings.snapshot_chunk_rows, progress.last
         with self._ranges() as keys:
+            if table.chunk_key and last is None:
+                last = next(iter(keys.greatest(table, None)), None)
+                if last is None:
+                    return replace(progress, done=True, empty=True)
+            if budget == 0:
+                return progress
+            if not rows or not table.chunk_key:
+                return replace(progress, bounds=(None,), done=True)
             return with_further_chunks(
                 progress,
                 budget,
-                lambda: next(iter(keys.greatest(table, None)), None),
-                lambda last: keys.bounds(table, progress.lower, last, rows, budget, None),
+                lambda: last,
+                lambda end: keys.bounds(table, progress.lower, end, rows, budget, None),
             )
 
     def _written(self) -> str:
