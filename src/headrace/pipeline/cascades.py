@@ -109,7 +109,7 @@ class Cascades:
             table: the table.
             batch: the number of a batch, at whose end it is asked.
         """
-        end = Offsets.from_json(json.loads(self._checkpoint.offset(batch) or "{}"))
+        end = Offsets.from_text(self._checkpoint.offset(batch)) or Offsets()
         keys = [cascade.key for cascade in self._databases.cascades(end, end)]
         reached = {table: None}
         while more := {key.child for key in keys if key.parent in reached} - set(reached):
@@ -186,7 +186,7 @@ class Cascades:
     def _keys(self, batch: int) -> tuple[list[ForeignKey], set[ForeignKey], Offsets]:
         """The foreign keys that can be followed in a batch, and those of them that came or went in it; others are said
         once for each table."""
-        start, end = (Offsets.from_json(json.loads(text)) if text else Offsets() for text in self._texts(batch))
+        start, end = (Offsets.from_text(text) or Offsets() for text in self._texts(batch))
         keys = self._databases.cascades(start, end)
         self._has_written = True
         for one in described(keys, self._targets):

@@ -5,7 +5,6 @@ planning once more finds nothing left to do. Asked in the driver, beside the run
 from __future__ import annotations
 
 import datetime as dt
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -72,7 +71,7 @@ class DatabasesEnding:
         offsets = None
         for batch in range(min(max(self._followed + 1, 0), committed), committed + 1):
             text = self._offset(batch)
-            offsets = None if text is None else Offsets.from_json(json.loads(text))
+            offsets = Offsets.from_text(text)
             self._due = {name for name in self._due if not self._begun(name, batch, offsets)}
         self._followed = max(self._followed, committed)
         return offsets

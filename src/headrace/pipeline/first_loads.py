@@ -6,7 +6,6 @@ The tables are the same either way, row for row, so each batch of each table may
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,7 +102,7 @@ class FirstLoads:
         """The tables of which the batch reads chunks of their first snapshot, as these were planned, with about how
         many rows these have."""
         assert not isinstance(self._model.source, KafkaTopics)
-        offsets = Offsets.from_json(json.loads(self._offset(number) or "{}"))
+        offsets = Offsets.from_text(self._offset(number)) or Offsets()
         planned: list[tuple[TableSchema, int]] = []
         size = self._model.source.snapshots.chunk_rows
         for name, source in self._model.source.databases().items():

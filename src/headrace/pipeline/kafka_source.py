@@ -154,7 +154,7 @@ class KafkaTopics(Component):
         return (self.format,)
 
     def printed_tables(self) -> None:
-        """None: messages have no other reader that could print the tables."""
+        """As `Source.printed_tables`: nothing but Spark reads topics."""
 
     @staticmethod
     def is_client_setting(name: str) -> bool:

@@ -27,9 +27,10 @@ from headrace.pipeline.fusing import Fusing
 from headrace.pipeline.model import Model
 from headrace.pipeline.parking import Parking
 from headrace.pipeline.recover import Attempts, full_text, recover
-from headrace.pipeline.run_source import offsets_in, run_source
+from headrace.pipeline.run_source import run_source
 from headrace.pipeline.watch import FigureKeeper, Watch, rows_read
 from headrace.pipeline.written_tables import flow_of
+from headrace.sources.databases import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ class RunningPipeline:
             parks=model.parks,
             kept=self._checkpoint.text(PARKED),
             keep=self._keep_parked,
-            offsets=lambda batch: offsets_in(self._checkpoint.offset(batch)),
+            offsets=lambda batch: Offsets.from_text(self._checkpoint.offset(batch)),
             command=("headrace", "repair", "reread", str(model.file)),
             below=None if self._source.cascades is None else self._source.cascades.below,
         )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("headrace.pipeline")
 _HEAD_SECONDS = 1.0
 HEALTH_SECONDS = 2.0
-"""How often a database is asked for its health."""
+"""A database is asked for its health at most once in this time."""
 
 
 class RunSource(ABC):
@@ -97,7 +97,7 @@ class RunSource(ABC):
     def progress(
         self, board: ProgressBoard, query: StreamingQuery, parking: Parking, troubles: Troubles
     ) -> PipelineProgress:
-        """What rests in all sinks, and how far behind it that is."""
+        """What all sinks have, and how far they lag."""
 
     @abstractmethod
     def lineage(self, tables: Iterable[TableId]) -> Lineage:
@@ -245,14 +245,11 @@ class DatabaseRun(RunSource):
 
     def _reads_live_tables(self, batch: int) -> bool:
         """Whether a batch holds rows of a snapshot: it ends in one, or the batch before did."""
-        ends = [self._checkpoint_offsets(number) for number in (batch - 1, batch)]
+        ends = [Offsets.from_text(self._checkpoint.offset(number)) for number in (batch - 1, batch)]
         return any(
             offsets is None or any(not of.is_level or of.has_open_requests for of in offsets.databases.values())
             for offsets in ends
         )
-
-    def _checkpoint_offsets(self, batch: int) -> Offsets | None:
-        return offsets_in(self._checkpoint.offset(batch))
 
     def ending(self) -> Ending:
         return DatabasesEnding(Databases(self._source), self._checkpoint.offset, self._planned)
@@ -260,7 +257,7 @@ class DatabaseRun(RunSource):
     def progress(
         self, board: ProgressBoard, query: StreamingQuery, parking: Parking, troubles: Troubles
     ) -> PipelineProgress:
-        offsets = offsets_in(self._checkpoint.committed_offset())
+        offsets = Offsets.from_text(self._checkpoint.committed_offset())
         level, health = self._is_level(offsets, query, troubles), self._health_now(offsets)
         return board.progress(
             None if offsets is None else offsets.merged(),
@@ -296,7 +293,7 @@ class DatabaseRun(RunSource):
 
     def lineage(self, tables: Iterable[TableId]) -> Lineage:
         """As in `RunSource`; before the first batch what will be read."""
-        offsets = offsets_in(self._checkpoint.committed_offset())
+        offsets = Offsets.from_text(self._checkpoint.committed_offset())
         try:
             schemas = self._databases.tables() if offsets is None else self._databases.schemas(offsets)
         except HeadraceError:
@@ -305,11 +302,6 @@ class DatabaseRun(RunSource):
             # The run meets the same error.
             return Lineage()
         return lineage_of_database(self._model, self._source, schemas)
-
-
-def offsets_in(text: str | None) -> Offsets | None:
-    """The offsets of databases in Spark's text; None for none."""
-    return None if text is None else Offsets.from_json(json.loads(text))
 
 
 def _reached(offsets: Offsets | None, heads: Heads) -> bool:

@@ -71,6 +71,15 @@ class Offsets:
         all_known(data, _PARTS)
         return cls({name: Offset.from_json(part) for name, part in data["databases"].items()}, data.get("batch", 0))
 
+    @classmethod
+    def from_text(cls, text: str | None) -> Offsets | None:
+        """The offsets in a text of `to_text`, as Spark keeps it; None where there is none.
+
+        Raises:
+            NewerRelease: a later release wrote it.
+        """
+        return None if text is None else cls.from_json(json.loads(text))
+
     def reached(self, heads: Heads) -> bool:
         """Whether everything is delivered up to these commits, and no snapshot is running.
 

@@ -69,7 +69,7 @@ def ordinary_transactions(
     first: Any,
     position: Any,
     limit: Any,
-    begun: Any,
+    before: Any,
     checksums: Any,
     mariadb: Any,
     out: Ordinary,
@@ -83,7 +83,7 @@ def ordinary_transactions(
         first: where the first transaction begins in them.
         position: where it begins in its file.
         limit: no transaction that begins here or later is taken; -1 for none.
-        begun: the ordinal before the first statement of a transaction that is under way; -1 where transactions begin.
+        before: the ordinal before the first statement, where a transaction is under way; -1 where transactions begin.
         checksums: whether events have them.
         mariadb: whether transactions begin as MariaDB's do; else as MySQL's.
         out: what is filled.
@@ -93,7 +93,7 @@ def ordinary_transactions(
         Where the next transaction, or statement, begins in the data.
     """
     transactions, events, maps = 0, 0, 0
-    inside = begun >= 0
+    inside = before >= 0
     tail = _CHECKSUM if checksums else 0
     ids, known = out.numbers[0], out.numbers[1]
     i = first
@@ -101,7 +101,7 @@ def ordinary_transactions(
         at, in_file, count, tables = i, position, events, maps
         described, ordinal, whole, state = 0, 0, False, 0
         if inside:
-            ordinal, state = begun, 2
+            ordinal, state = before, 2
         # 0: the transaction begins next. 1: BEGIN is next. 2: inside.
         while at + HEADER <= data.size:
             size, kind = _number(data, at + 9, 4), byte(data, at + 4)

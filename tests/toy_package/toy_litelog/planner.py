@@ -145,7 +145,7 @@ class Planner(LogPlanner[LitelogSettings, LiteTable, sqlite3.Connection]):
     # Snapshots.
 
     def _beginning(self) -> Offset:
-        # Tables are read later than here, and what changes meanwhile comes again with the log.
+        # Tables are read after this moment, and the log brings what changes in between.
         tables = captured(self._sql, self._settings)
         return self._begun_at(self._head()[0], tables, LitelogState(log.identity(self._sql)))
 

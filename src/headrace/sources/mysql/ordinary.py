@@ -20,7 +20,7 @@ _MOST_TABLES = 64
 _SMALLEST_GROUP, _SMALLEST_EVENT = 100, 30
 """Bytes, which bound how many transactions and events a block can have."""
 _SPAN = 1024 * 1024
-"""Bytes that are looked at in one go. Of a larger transaction statements are taken."""
+"""How many bytes one call of the kernel sees. A transaction that has more is read by runs of its statements."""
 
 
 class Run(NamedTuple):
@@ -112,7 +112,7 @@ def statements_run(
 
 
 def _found(
-    data: memoryview, first: int, position: int, limit: int, begun: int, *, checksums: bool, mariadb: bool
+    data: memoryview, first: int, position: int, limit: int, ordinal: int, *, checksums: bool, mariadb: bool
 ) -> _Found:
     near = data[first : first + _SPAN]
     size, octets = len(near), np.frombuffer(near, np.uint8)
@@ -128,7 +128,7 @@ def _found(
         np.empty((2, kernels.MOST_MAPS), np.int64),
     )
     counts = np.zeros(3, np.int64)
-    after = kernels.ordinary_transactions(octets, 0, position, limit, begun, checksums, mariadb, out, counts)
+    after = kernels.ordinary_transactions(octets, 0, position, limit, ordinal, checksums, mariadb, out, counts)
     transactions, events, maps = counts.tolist()
     return _Found(
         out.transactions[:transactions],

@@ -43,8 +43,8 @@ _NO_TABLE = 0xFFFFFF
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 _GTIDS = frozenset((EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID))
 _EDGES_OF_FILES = frozenset((EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.STOP))
-_BEGINS_OF_STATEMENTS = frozenset((EventType.TABLE_MAP, EventType.ANNOTATE_ROWS, EventType.ROWS_QUERY))
-_MOST_VAIN = 8
+_FIRST_OF_STATEMENT = frozenset((EventType.TABLE_MAP, EventType.ANNOTATE_ROWS, EventType.ROWS_QUERY))
+_MOST_MISSES = 8
 _VARIABLES = frozenset((EventType.INTVAR, EventType.RAND, EventType.USER_VAR))
 """What a statement needs that follows, which decides what they are for."""
 _WITHOUT_MEANING = frozenset(
@@ -202,7 +202,7 @@ class _Open:
         thread, query: see `RowsEvent`.
         without_effect: see `GtidStart`.
         changed: the captured tables that it has rows of.
-        vain: how often in a row no ordinary statement was found where one began.
+        misses: how often in a row the kernel found no ordinary statement where one began.
         maps: the tables that rows may be of, by the numbers that the statement uses; None where not captured.
     """
 
@@ -215,7 +215,7 @@ class _Open:
     query: bytes | None = None
     without_effect: bool = False
     changed: set[str] = field(default_factory=set)
-    vain: int = 0
+    misses: int = 0
     maps: dict[int, tuple[str, bytes] | None] = field(default_factory=dict)
 
 
@@ -332,7 +332,7 @@ class TransactionReader:
 
     def _statements(self, within: _Open, data: memoryview, first: int) -> Run | None:
         """Ordinary statements of a transaction; None where `read` has to take the next event."""
-        if data[first + _KIND_PLACE] not in _BEGINS_OF_STATEMENTS or within.maps or within.vain == _MOST_VAIN:
+        if data[first + _KIND_PLACE] not in _FIRST_OF_STATEMENT or within.maps or within.misses == _MOST_MISSES:
             return None
         if not within.begun or within.held or not within.wanted:
             return None
@@ -353,13 +353,13 @@ class TransactionReader:
             mariadb=description.mariadb,
         )
         if run.after == first:
-            # A statement may be cut by the end of the data, but not several in a row.
-            within.vain += 1
+            # The end of the data may cut a statement, but not several in a row: this transaction has others.
+            within.misses += 1
             return None
         tables = {table_named(run.maps[number]) for number in np.unique(run.of).tolist()}
         within.changed.update(map(".".join, tables & self._tables))
         within.ordinal += int((run.events[:, 5] - run.events[:, 4]).sum())
-        within.query, within.vain = None, 0
+        within.query, within.misses = None, 0
         frames.position += run.after - first
         return run
 
