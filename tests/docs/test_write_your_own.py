@@ -32,6 +32,12 @@ def test_the_blocks_of_the_page_are_the_files_of_the_package() -> None:
     assert shown.keys() >= {file.name for file in PACKAGE.iterdir() if file.is_file()}
 
 
+def test_a_source_of_a_log_takes_less_than_seven_hundred_lines() -> None:
+    files = (PACKAGE / "toy_litelog").glob("*.py")
+    lines = {file.stem: len(file.read_text("utf-8").splitlines()) for file in files}
+    assert sum(count for name, count in lines.items() if name not in ("install", "test_litelog")) < 700
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as an installer leaves it: its modules, and the entry points of its `pyproject.toml`."""

@@ -92,8 +92,6 @@ class Planner(LogPlanner[LitelogSettings, LiteTable, sqlite3.Connection]):
     def _connect(self) -> sqlite3.Connection:
         return log.connect(self._settings.path)
 
-    # The log.
-
     def _in_same_log(self, start: Offset) -> Offset:
         if LitelogState.of(start).log != log.identity(self._sql):
             raise PositionMismatch(
@@ -124,8 +122,6 @@ class Planner(LogPlanner[LitelogSettings, LiteTable, sqlite3.Connection]):
     def _later(self, start: Offset) -> str | None:
         return log.text(log.first_kept(self._sql) - 1)
 
-    # The tables.
-
     def _follow_tables(self, start: Offset, window: Window | None, *, read_only: bool = False) -> Offset:
         now, known = captured(self._sql, self._settings), tables_of(start.schemas)
         if now == known:
@@ -141,8 +137,6 @@ class Planner(LogPlanner[LitelogSettings, LiteTable, sqlite3.Connection]):
             restarted=window is None,
         )
         return changes.in_offset(start, LitelogState.of(start), changes.with_reads(AdHoc.from_json(start.ad_hoc)))
-
-    # Snapshots.
 
     def _beginning(self) -> Offset:
         # Tables are read after this moment, and the log brings what changes in between.
